@@ -1,0 +1,41 @@
+# Every command sets itself up: a virtual environment in .venv and what the command needs in it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help test test-all lint bench clean
+
+help:
+	@echo "make test      run the tests"
+	@echo "make test-all  run the tests, the slow ones too"
+	@echo "make lint      formatting, types and import rules"
+	@echo "make bench     measure speed, as ratios taken in one run"
+	@echo "make clean     remove the environment and what was built"
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp an extra: $(VENV)/.test says that the extra [test] of this pyproject.toml is installed.
+$(VENV)/.%: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,97 @@
+"""Print the table of speeds. Every number is a ratio of two things that took turns in this run, or a time in seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import river.bandit
+
+import umab
+from benchmarks.kernels import N_ROUNDS, N_TRIALS, contenders
+from benchmarks.timing import Ratio, take_turns
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    measured: str
+    target: str
+    met: bool
+    note: str
+
+
+def at_most(what: str, ratio: Ratio, limit: float, note: str) -> Row:
+    return Row(what, str(ratio), f"≤ {limit:.2f}", ratio.median <= limit, note)
+
+
+def kernels() -> Iterator[Row]:
+    for n_arms in (2, 10, 100):
+        loops = contenders(n_arms)
+        for name, limit in (("inlined", 1.10), ("C", 1.15)):
+            ratio = take_turns(loops["generic"].run, loops[name].run, repeats=25)
+            note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns a round"
+            yield at_most(f"compiled loop / {name}, n = {n_arms}", ratio, limit, note)
+
+
+def threads() -> Iterator[Row]:
+    losses = np.random.default_rng(0).normal(size=(1258, 10))
+
+    def run(n_threads: int) -> None:
+        umab.simulate(umab.UMABG(), losses, n_trials=640, n_threads=n_threads)
+
+    ratio = take_turns(lambda: run(1), lambda: run(2), repeats=11)
+    note = f"{ratio.seconds:.2f} s for 640 trials × 1258 rounds on one"
+    yield Row("one thread / two, n = 10", str(ratio), "≥ 1.80", ratio.median >= 1.8, note)
+
+
+def online() -> Iterator[Row]:
+    n_decisions, n_arms = 5000, 10
+    losses = np.random.default_rng(0).random(n_decisions).tolist()
+    arms = list(range(n_arms))
+
+    def ours() -> None:
+        learner = umab.Learner(umab.UMABG(), arms=n_arms, seed=0)
+        for loss in losses:
+            learner.update(learner.select(), loss)
+
+    def rivers() -> None:
+        policy = river.bandit.Exp3(gamma=0.1, seed=0)
+        for loss in losses:
+            policy.update(policy.pull(arms), loss)
+
+    ratio = take_turns(ours, rivers)
+    note = f"{ratio.seconds / n_decisions * 1e6:.2f} µs a decision"
+    yield at_most("select + update / river's Exp3, n = 10", ratio, 1.0, note)
+
+
+def fresh_process(code: str) -> list[float]:
+    """Return the seconds that `code` takes in new processes, without the start of Python itself."""
+    program = f"import time; start = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
+    run = [sys.executable, "-c", program]
+    return [float(subprocess.run(run, check=True, capture_output=True, text=True).stdout) for _ in range(9)][1:]
+
+
+def start_up() -> Iterator[Row]:
+    first = "import umab, numpy; umab.simulate(umab.UMABNN(), numpy.ones((100, 3)), n_trials=10)"
+    for what, code, limit in (("import umab", "import umab", 0.4), ("import + first simulate, warm cache", first, 1.0)):
+        seconds = fresh_process(code)
+        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+        yield Row(what, f"{median:5.2f}  ({low:.2f}–{high:.2f})", f"≤ {limit:.2f} s", bool(median <= limit), "seconds")
+
+
+def main() -> None:
+    print(f"umab {umab.__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
+    print("median (middle half) of ratios between neighbouring runs; ✗ marks a target that was missed\n")
+    print(f"{'':44}{'measured':22}{'target':12}")
+    for part in (kernels, threads, online, start_up):
+        for row in part():
+            print(f"{row.what:44}{row.measured:22}{row.target:10}{'✓' if row.met else '✗'}  {row.note}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The generic compiled loop against the same algorithm inlined by hand and written in C."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import umab
+from benchmarks import inlined
+from umab.engine.compiled import simulation_kernel
+from umab.engine.layout import layout_of
+
+N_TRIALS, N_ROUNDS = 32, 1258
+POLICY = umab.UMABG()
+
+
+class Contender(NamedTuple):
+    """A loop, and where it leaves what it found."""
+
+    run: Callable[[], None]
+    regret: npt.NDArray[np.float64]
+    arms: npt.NDArray[np.int32]
+
+
+def contenders(n_arms: int) -> dict[str, Contender]:
+    """Return the three loops, after checking that they agree bit for bit."""
+    random = np.random.default_rng(n_arms)
+    losses = random.normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(N_ROUNDS, n_arms))
+    # Sometimes a large loss of either sign: then the units change and losses are clipped.
+    losses *= 1.0 + 100.0 * (random.random((N_ROUNDS, 1)) < 0.01)
+    costs = losses - losses.min(axis=1, keepdims=True)
+    best = costs.cumsum(axis=0).min(axis=1)
+    uniforms = random.random((N_TRIALS, N_ROUNDS))
+    made = {
+        "generic": _generic(losses, costs, best, uniforms),
+        "inlined": _inlined(losses, costs, best, uniforms),
+        "C": _c(losses, costs, best, uniforms),
+    }
+    for name, contender in made.items():
+        contender.run()
+        for array, reference in ((contender.regret, made["generic"].regret), (contender.arms, made["generic"].arms)):
+            if array.tobytes() != reference.tobytes():
+                raise AssertionError(f"{name} and generic must agree bit for bit, but differ at n_arms={n_arms}")
+    return made
+
+
+def _outputs() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
+    shape = (N_TRIALS, N_ROUNDS)
+    return np.zeros(shape), np.zeros(shape, dtype=np.int32)
+
+
+Table = npt.NDArray[np.float64]
+
+
+def _generic(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
+    regret, arms = _outputs()
+    kernel = simulation_kernel(POLICY)
+    start = layout_of(POLICY).pack(POLICY.init(losses.shape[1]))
+
+    def run() -> None:
+        buffers, totals = np.tile(start, (N_TRIALS, 1)), np.zeros(N_TRIALS)
+        kernel(buffers, uniforms, losses, costs, best, False, totals, regret, arms)
+
+    return Contender(run, regret, arms)
+
+
+def _inlined(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
+    regret, arms = _outputs()
+    vectors = np.zeros((3, losses.shape[1]))
+    return Contender(lambda: inlined.run(uniforms, losses, costs, best, vectors, regret, arms), regret, arms)
+
+
+def _c(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
+    regret, arms = _outputs()
+    vectors = np.zeros((3, losses.shape[1]))
+    run = _build()
+    sizes = [ctypes.c_int64(size) for size in (N_TRIALS, N_ROUNDS, losses.shape[1])]
+    arrays = (uniforms, losses, costs, best, vectors, regret, arms)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+
+    def call() -> None:
+        run(*sizes, *pointers)
+
+    call.arrays = arrays  # type: ignore[attr-defined]  # C holds only addresses: keep the arrays alive
+    return Contender(call, regret, arms)
+
+
+def _build() -> Callable[..., object]:
+    source = Path(__file__).with_name("loop.c")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "loop.so"
+        command = ["gcc", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, source, "-lm"]
+        subprocess.run(command, check=True)
+        run = ctypes.CDLL(str(library)).run
+    run.restype = None
+    return run  # type: ignore[no-any-return]

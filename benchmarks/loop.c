@@ -1,0 +1,123 @@
+/* UMAB-G-A in C: exactly the loop of umab, with the same start and the same order of summation, so that the
+   trajectories agree bit for bit. Built with -ffp-contract=off: fused multiply-add would round differently. */
+
+#include <math.h>
+#include <stdint.h>
+
+static const double FLOOR = 0x1p-1000, CEILING = 0x1p1000;
+
+static double larger(double a, double b) { return b > a ? b : a; }
+static double smaller(double a, double b) { return b < a ? b : a; }
+
+static void reciprocal_sums(const double *x, int64_t n_arms, double shift, double *total, double *squares) {
+    double sum = 0, error = 0, square_sum = 0;
+    for (int64_t start = 0; start < n_arms; start += 64) {
+        int64_t stop = start + 64 < n_arms ? start + 64 : n_arms;
+        int64_t quads = start + (stop - start) / 4 * 4;
+        double a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
+        for (int64_t k = start; k < quads; k += 4) {
+            double p0 = 1 / (x[k] + shift), p1 = 1 / (x[k + 1] + shift);
+            double p2 = 1 / (x[k + 2] + shift), p3 = 1 / (x[k + 3] + shift);
+            a0 += p0, a1 += p1, a2 += p2, a3 += p3;
+            b0 += p0 * p0, b1 += p1 * p1, b2 += p2 * p2, b3 += p3 * p3;
+        }
+        for (int64_t k = quads; k < stop; k++) {
+            double p0 = 1 / (x[k] + shift);
+            a0 += p0, b0 += p0 * p0;
+        }
+        double corrected = ((a0 + a1) + (a2 + a3)) - error, raised = sum + corrected;
+        error = (raised - sum) - corrected;
+        sum = raised;
+        square_sum += (b0 + b1) + (b2 + b3);
+    }
+    *total = sum;
+    *squares = square_sum;
+}
+
+static void log_barrier(const double *loss_sums, int64_t n_arms, double rate, double *p) {
+    double n = (double)n_arms, lowest = loss_sums[0], x_sum = 0;
+    for (int64_t k = 1; k < n_arms; k++) lowest = smaller(lowest, loss_sums[k]);
+    for (int64_t k = 0; k < n_arms; k++) {
+        double x = rate * (loss_sums[k] - lowest);
+        p[k] = x;
+        x_sum += x;
+    }
+    double shift = larger(1, n - x_sum / n);
+    for (int i = 0; i < 100; i++) {
+        double total, squares;
+        reciprocal_sums(p, n_arms, shift, &total, &squares);
+        double step = total * (total - 1) / squares;
+        shift += step;
+        if (step <= 1e-8 * shift) break;
+    }
+    for (int64_t k = 0; k < n_arms; k++) p[k] = larger(1 / (p[k] + shift), FLOOR);
+}
+
+static int64_t likeliest(const double *p, int64_t n_arms) {
+    int64_t top = 0;
+    for (int64_t k = 1; k < n_arms; k++)
+        if (p[k] > p[top]) top = k;
+    return top;
+}
+
+static void explore(double *p, int64_t n_arms, double rate, double *offsets) {
+    int64_t top = likeliest(p, n_arms);
+    double n_raised = 0;
+    for (int64_t k = 0; k < n_arms; k++) {
+        double raised = p[k] < rate ? 1 : 0;
+        offsets[k] = raised;
+        p[k] += rate * raised;
+        n_raised += raised;
+    }
+    offsets[top] = -n_raised;
+    p[top] -= rate * n_raised;
+}
+
+static int64_t draw(const double *p, int64_t n_arms, double uniform) {
+    double cumulative = 0;
+    for (int64_t k = 0; k < n_arms; k++) {
+        cumulative += p[k];
+        if (uniform < cumulative) return k;
+    }
+    return likeliest(p, n_arms);
+}
+
+void run(int64_t n_trials, int64_t n_rounds, int64_t n_arms, const double *uniforms, const double *losses,
+         const double *costs, const double *best, double *vectors, double *regret, int32_t *arms) {
+    double n = (double)n_arms, rate = 0.25;
+    double *loss_sums = vectors, *p = vectors + n_arms, *offsets = vectors + 2 * n_arms;
+    for (int64_t trial = 0; trial < n_trials; trial++) {
+        for (int64_t k = 0; k < n_arms; k++) loss_sums[k] = 0, p[k] = 1 / n, offsets[k] = 0;
+        double clip = -1, unit = 0.5, square_sum = 0, square_sum_error = 0, exploration_cost = 0, total = 0;
+        for (int64_t t = 0; t < n_rounds; t++) {
+            int64_t arm = draw(p, n_arms, uniforms[trial * n_rounds + t]);
+            total += costs[t * n_arms + arm];
+            arms[trial * n_rounds + t] = (int32_t)arm;
+            regret[trial * n_rounds + t] = total - best[t];
+
+            double clipped = larger(2 * clip, losses[t * n_arms + arm]);
+            clip = smaller(clip, clipped);
+            if (!(fabs(clipped * unit) < 1)) {
+                int exponent;
+                frexp(clipped, &exponent);
+                double fitted = ldexp(1, -exponent < 1021 ? -exponent : 1021), shrink = fitted / unit;
+                unit = fitted;
+                for (int64_t k = 0; k < n_arms; k++) loss_sums[k] *= shrink;
+                square_sum = square_sum * shrink * shrink;
+                square_sum_error = square_sum_error * shrink * shrink;
+                exploration_cost *= shrink;
+            }
+            double scaled = clipped * unit;
+            double corrected = scaled * scaled - square_sum_error, raised = square_sum + corrected;
+            square_sum_error = (raised - square_sum) - corrected;
+            square_sum = raised;
+            double estimate = scaled / larger(p[arm], FLOOR);
+            loss_sums[arm] = larger(-CEILING, smaller(CEILING, loss_sums[arm] + estimate));
+            double scaled_clip = clip * unit;
+            log_barrier(loss_sums, n_arms, rate * sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), p);
+
+            exploration_cost = larger(-CEILING, smaller(CEILING, exploration_cost + fabs(estimate * offsets[arm])));
+            explore(p, n_arms, 1 / (2 * n * n + sqrt(2 * exploration_cost) / sqrt(unit)), offsets);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+"""Timing that a noisy machine does not upset: the contenders take turns, and only ratios are reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Ratio(NamedTuple):
+    """How many times longer one thing takes than another, over repeats that ran in turns."""
+
+    median: float
+    low: float
+    high: float
+    seconds: float
+    """The median time of the first thing."""
+
+    def __str__(self) -> str:
+        return f"{self.median:5.2f}  ({self.low:.2f}–{self.high:.2f})"
+
+
+def take_turns(first: Callable[[], object], second: Callable[[], object], *, repeats: int = 15) -> Ratio:
+    """Return the time of `first` over that of `second`: median and middle half of the ratios of neighbouring runs."""
+    first(), second()
+    times = np.array([(_time(first), _time(second)) for _ in range(repeats)])
+    ratios = times[:, 0] / times[:, 1]
+    low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    return Ratio(float(median), float(low), float(high), float(np.median(times[:, 0])))
+
+
+def _time(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start

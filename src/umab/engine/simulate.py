@@ -1,0 +1,279 @@
+"""Many trials of policies on one table of losses."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+from umab._version import __version__
+from umab.engine.compiled import compiler_version, simulation_kernel
+from umab.engine.layout import layout_of
+from umab.losses import Losses, Table
+from umab.policies.base import Policy
+from umab.policies.registry import policy as policy_named
+from umab.progress import Progress
+from umab.results import Result
+
+# Trials go through the compiled loop in blocks, and rounds in pieces, so that memory does not grow with either. The
+# numbers are fixed because summaries are merged block by block: they decide the last bits of a mean.
+_TRIALS_A_BLOCK = 32
+_ROUNDS_A_PIECE = 4096
+
+Curve = npt.NDArray[np.float64]
+Keep = Literal["all", "summary"]
+
+
+@overload
+def simulate(
+    policies: Policy | str,
+    losses: Any,
+    *,
+    n_trials: int = ...,
+    seed: int = ...,
+    expected: bool = ...,
+    keep: Keep = ...,
+    n_threads: int | None = ...,
+    progress: bool | None = ...,
+) -> Result: ...
+
+
+@overload
+def simulate(
+    policies: Iterable[Policy | str],
+    losses: Any,
+    *,
+    n_trials: int = ...,
+    seed: int = ...,
+    expected: bool = ...,
+    keep: Keep = ...,
+    n_threads: int | None = ...,
+    progress: bool | None = ...,
+) -> list[Result]: ...
+
+
+def simulate(
+    policies: Policy | str | Iterable[Policy | str],
+    losses: Any,
+    *,
+    n_trials: int = 500,
+    seed: int = 0,
+    expected: bool = False,
+    keep: Keep = "all",
+    n_threads: int | None = None,
+    progress: bool | None = None,
+) -> Result | list[Result]:
+    """Run a policy, or several, on a table of losses, many times.
+
+    Parameters
+    ----------
+    policies
+        A policy or its name, for one Result; a list of them, for a list of Results.
+    losses
+        Rounds × arms: an array, a pandas or polars frame, the path of a CSV or Parquet file, or `Losses`.
+    n_trials
+        How many times. Trial i draws from its own stream, ``SeedSequence(seed, spawn_key=(i,))``, the same for every
+        policy: neither another policy nor more trials or threads change what it draws.
+    seed
+        A whole number from 0 on.
+    expected
+        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round in place of the loss of the arm drawn: same mean, less noise.
+    keep
+        ``"all"`` keeps the regret and the arm of every round of every trial; ``"summary"`` keeps the curves and the final
+        regrets, so that a million trials fit into memory.
+    n_threads
+        Threads to use; None takes one a core. No bit of the result depends on it.
+    progress
+        Whether to show a progress bar; None shows one on a terminal.
+
+    Examples
+    --------
+    >>> import numpy as np, umab
+    >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
+    >>> nn, uniform = umab.simulate(["umab-nn", "uniform"], losses, n_trials=100, expected=True)
+    >>> nn.final_regret.mean() < 0.2 * uniform.final_regret.mean()
+    True
+    """
+    n_trials = checks.whole("n_trials", n_trials, least=1)
+    seed = checks.whole("seed", seed, least=0)
+    checks.one_of("keep", keep, ("all", "summary"))
+    n_threads = _n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
+    single = isinstance(policies, (Policy, str))
+    wanted = [_as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[list-item, union-attr]
+    table = Losses.of(losses)
+    for each in wanted:
+        _check_range(each, table)
+    work = _Work.of(table, n_trials=n_trials, seed=seed, expected=bool(expected), keep_all=keep == "all")
+    with Progress(n_trials * len(wanted), "simulating", progress) as bar, ThreadPoolExecutor(n_threads) as pool:
+        results = [_run(each, work, pool, n_threads, bar) for each in wanted]
+    return results[0] if single else results
+
+
+class _Work(NamedTuple):
+    """What all policies of a simulation share."""
+
+    losses: Losses
+    costs: Table
+    """The losses less the smallest of their round, as multiples of `2**exponent`: what regret is counted in."""
+    best: Curve
+    """What the best arm has cost up to each round."""
+    exponent: int
+    n_trials: int
+    seed: int
+    expected: bool
+    keep_all: bool
+
+    @classmethod
+    def of(cls, losses: Losses, *, n_trials: int, seed: int, expected: bool, keep_all: bool) -> _Work:
+        """Prepare the costs.
+
+        Taking the smallest loss of each round away changes no regret but keeps its digits when all losses share a large
+        offset. Counting in multiples of a power of two near the largest loss rounds nothing and keeps sums and squares
+        from overflowing or vanishing; a regret that is itself too large for a double comes out as inf.
+        """
+        exponent = math.frexp(float(np.abs(losses.table).max()))[1]
+        scaled = np.ldexp(losses.table, -exponent)
+        costs = scaled - scaled.min(axis=1, keepdims=True)
+        best = np.empty(losses.n_rounds)
+        sums = np.zeros(losses.n_arms)
+        for piece in _pieces(losses.n_rounds):
+            running = np.cumsum(np.vstack([sums, costs[piece]]), axis=0)[1:]
+            best[piece] = running.min(axis=1)
+            sums = running[-1]
+        return cls(losses, costs, best, exponent, n_trials, seed, expected, keep_all)
+
+
+class _Block(NamedTuple):
+    """What a block of trials came to: the mean and the sum of squared deviations from it, round by round."""
+
+    trials: slice
+    mean: Curve
+    squares: Curve
+    final: Curve
+    regret: Table | None
+    arms: npt.NDArray[np.int32] | None
+
+
+def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, bar: Progress) -> Result:
+    n_trials, n_rounds, n_arms = work.n_trials, work.losses.n_rounds, work.losses.n_arms
+    ready = policy.for_horizon(n_rounds)
+    regret = np.empty((n_trials, n_rounds)) if work.keep_all else None
+    arms = np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep_all else None
+    final = np.empty(n_trials)
+    mean, squares = np.zeros(n_rounds), np.zeros(n_rounds)
+    for block in _blocks(ready, work, pool, n_threads):
+        done, new = block.trials.start, len(block.final)
+        # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
+        gap = block.mean - mean
+        mean += gap * (new / (done + new))
+        squares += block.squares + gap * gap * (done * new / (done + new))
+        final[block.trials] = block.final
+        if regret is not None and arms is not None:
+            regret[block.trials], arms[block.trials] = block.regret, block.arms
+        bar.advance(new)
+    sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(n_rounds, np.nan)
+    with np.errstate(over="ignore"):
+        for curve in (mean, sd, final, regret):
+            if curve is not None:
+                np.ldexp(curve, work.exponent, out=curve)
+    provenance = {
+        "policy": policy.name,
+        "parameters": ready.parameters(),
+        "n_trials": n_trials,
+        "seed": work.seed,
+        "expected": work.expected,
+        "losses": {
+            "n_rounds": n_rounds,
+            "arms": list(work.losses.arms),
+            "source": work.losses.source,
+            "sha256": work.losses.digest,
+        },
+        "versions": _versions(),
+    }
+    return Result(policy.name, mean, sd, final, provenance, regret, arms)
+
+
+def _blocks(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
+    """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
+    kernel = simulation_kernel(policy)
+    start = layout_of(policy).pack(policy.init(work.losses.n_arms))
+    waiting: deque[Future[_Block]] = deque()
+    for first in range(0, work.n_trials, _TRIALS_A_BLOCK):
+        trials = slice(first, min(first + _TRIALS_A_BLOCK, work.n_trials))
+        waiting.append(pool.submit(_run_block, kernel, start, work, trials))
+        if len(waiting) > 2 * n_threads:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _run_block(kernel: Any, start: Curve, work: _Work, trials: slice) -> _Block:
+    n_rounds = work.losses.n_rounds
+    streams = [_stream(work.seed, trial) for trial in range(trials.start, trials.stop)]
+    buffers = np.tile(start, (len(streams), 1))
+    totals = np.zeros(len(streams))
+    mean, squares = np.empty(n_rounds), np.empty(n_rounds)
+    all_regret = np.empty((len(streams), n_rounds)) if work.keep_all else None
+    all_arms = np.empty((len(streams), n_rounds), dtype=np.int32) if work.keep_all else None
+    final = np.empty(len(streams))
+    for piece in _pieces(n_rounds):
+        shape = (len(streams), piece.stop - piece.start)
+        uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
+        for stream, row in zip(streams, uniforms, strict=True):
+            stream.random(out=row)
+        losses, costs, best = work.losses.table[piece], work.costs[piece], work.best[piece]
+        kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
+        mean[piece] = regret.mean(axis=0)
+        squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
+        final = regret[:, -1].copy()
+        if all_regret is not None and all_arms is not None:
+            all_regret[:, piece], all_arms[:, piece] = regret, arms
+    return _Block(trials, mean, squares, final, all_regret, all_arms)
+
+
+def _stream(seed: int, trial: int) -> np.random.Generator:
+    """Return the random numbers of a trial."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(trial,))))
+
+
+def _pieces(n_rounds: int) -> Iterator[slice]:
+    for first in range(0, n_rounds, _ROUNDS_A_PIECE):
+        yield slice(first, min(first + _ROUNDS_A_PIECE, n_rounds))
+
+
+def _as_policy(each: Any) -> Policy:
+    if isinstance(each, str):
+        return policy_named(each)
+    if isinstance(each, Policy):
+        return each
+    raise TypeError(f"a policy must be one of umab's or its name, but got {each!r}")
+
+
+def _check_range(policy: Policy, losses: Losses) -> None:
+    """Refuse a table with a loss that the policy does not take, and say where that is."""
+    for at in (losses.table.argmin(), losses.table.argmax()):
+        row, column = divmod(int(at), losses.n_arms)
+        refusal = policy.refusal(float(losses.table[row, column]), f"arm={losses.arms[column]!r} in row {row}")
+        if refusal:
+            raise ValueError(refusal)
+
+
+def _n_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "umab": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": compiler_version(),
+    }

@@ -1,0 +1,320 @@
+"""Learner: one decision at a time, for as long as the program lives and beyond."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+from umab._version import __version__
+from umab.engine.compiled import online_kernels
+from umab.engine.layout import layout_of
+from umab.files import write_atomically
+from umab.policies.base import Policy
+from umab.policies.registry import is_registered
+from umab.policies.registry import policy as policy_named
+
+Label = str | int | float
+
+FORMAT = "umab.Learner"
+VERSION = 1
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a version of the saved form to the next: what was saved years ago still loads."""
+
+_UNIFORMS_AT_ONCE = 256
+
+
+class Choice(NamedTuple):
+    """An arm that was drawn; hand it back with its loss. All four values survive JSON."""
+
+    arm: Label
+    """The label of the arm."""
+    index: int
+    """The position of the arm."""
+    probability: float
+    """With which probability it was drawn, needed to learn from it, now or later."""
+    id: int
+    """Which draw of this learner it is."""
+
+
+class Learner:
+    """Choose among arms, hear what the choice cost, and choose better.
+
+    Parameters
+    ----------
+    policy
+        One of umab's policies, or its name as `umab.policy` takes it.
+    arms
+        How many arms there are, or their labels: strings or numbers, all different.
+    seed
+        A whole number from 0 on makes the draws repeatable: they are those of trial 0 of `umab.simulate` with the same
+        seed. None takes fresh randomness from the system.
+
+    Notes
+    -----
+    Threads may share a learner: every call is atomic. Copies, made with `copy`, `pickle` or `to_json`, go on on their own,
+    with the same draws.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.UMABG(), arms=["small", "large", "remote"], seed=7)
+    >>> choice = learner.select()
+    >>> choice
+    Choice(arm='large', index=1, probability=0.3333333333333333, id=0)
+    >>> learner.update(choice, loss=312.5)
+    """
+
+    def __init__(self, policy: Policy | str, arms: int | Sequence[Label], *, seed: int | None = None) -> None:
+        if seed is not None:
+            seed = checks.whole("seed", seed, least=0)
+        self._set_up(policy, arms)
+        sequence = np.random.SeedSequence(seed, spawn_key=(0,))
+        self._random = np.random.PCG64(sequence)
+        self._buffer = self._layout.pack(self._policy.init(len(self._labels)))
+        self._outstanding: dict[int, Choice] = {}
+        self._next_id = 0
+        self._refill()
+
+    def _set_up(self, policy: Policy | str, arms: int | Sequence[Label]) -> None:
+        """Set all that never changes."""
+        policy = policy_named(policy) if isinstance(policy, str) else policy
+        if not isinstance(policy, Policy):
+            raise TypeError(f"a policy must be one of umab's or its name, but got {policy!r}")
+        if policy.needs_horizon:
+            raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
+        self._policy = policy
+        self._labels = _labels(arms)
+        self._index = {label: index for index, label in enumerate(self._labels)}
+        self._lowest, self._highest = policy.loss_range
+        self._layout = layout_of(policy)
+        self._kernels = online_kernels(policy)
+        self._lock = threading.Lock()
+
+    @property
+    def policy(self) -> Policy:
+        """The policy."""
+        return self._policy
+
+    @property
+    def arms(self) -> tuple[Label, ...]:
+        """The labels of the arms."""
+        return self._labels
+
+    @property
+    def outstanding(self) -> tuple[Choice, ...]:
+        """The choices whose loss has not come yet, oldest first."""
+        with self._lock:
+            return tuple(self._outstanding.values())
+
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """Return the distribution from which the next arm is drawn, in the order of `arms`."""
+        n_arms = len(self._labels)
+        start = self._layout.start_of("probabilities", n_arms)
+        with self._lock:
+            return self._buffer[start : start + n_arms].copy()
+
+    def select(self) -> Choice:
+        """Draw an arm. Selecting again before the loss is known is fine."""
+        with self._lock:
+            if not self._uniforms:
+                self._refill()
+            index, probability = self._kernels.select(self._buffer, len(self._labels), self._uniforms.pop())
+            choice = Choice(self._labels[index], index, probability, self._next_id)
+            self._outstanding[self._next_id] = choice
+            self._next_id += 1
+        return choice
+
+    def update(self, choice: Choice | Label, loss: float, *, probability: float | None = None) -> None:
+        """Take in what a choice has cost.
+
+        Parameters
+        ----------
+        choice
+            What `select` returned, at any later time and in any order, also as the list that JSON makes of it; or the label
+            of an arm that was chosen without `select`.
+        loss
+            Any finite number, in any unit; lower is better.
+        probability
+            With a label only: the probability with which the arm was chosen, if it was not the current one.
+        """
+        loss = checks.real("loss", loss)
+        with self._lock:
+            if isinstance(choice, (tuple, list)):
+                known = self._known(choice, probability)
+                index, propensity = known.index, known.probability
+            else:
+                known = None
+                index = self._index_of(choice)
+                propensity = self._propensity(index, probability)
+            if not self._lowest <= loss <= self._highest:
+                raise ValueError(self._policy.refusal(loss, f"arm={self._labels[index]!r}"))
+            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity)
+            if known is not None:
+                del self._outstanding[known.id]
+
+    def _known(self, choice: Sequence[Any], probability: float | None) -> Choice:
+        """Return the outstanding choice that `choice` is."""
+        if len(choice) != 4:
+            raise ValueError(f"a choice must have four values (arm, index, probability, id), but got {choice!r}")
+        if probability is not None:
+            raise ValueError(
+                f"probability must be left out with a Choice, which carries its own, but got {probability=!r}"
+            )
+        identity = choice[3]
+        known = self._outstanding.get(identity) if isinstance(identity, int) else None
+        if known is None:
+            used = isinstance(identity, int) and 0 <= identity < self._next_id
+            why = "it was used before" if used else "this learner has not made it"
+            raise ValueError(f"a choice must be one whose loss is outstanding, but for id={identity!r} {why}")
+        if tuple(choice) != known:
+            raise ValueError(f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known)!r}")
+        return known
+
+    def _index_of(self, label: Any) -> int:
+        try:
+            return self._index[label]
+        except (KeyError, TypeError):
+            shown = ", ".join(repr(each) for each in self._labels[:10])
+            more = f", … ({len(self._labels)} arms)" if len(self._labels) > 10 else ""
+            raise ValueError(f"arm must be one of {shown}{more}, but got arm={label!r}") from None
+
+    def _propensity(self, index: int, probability: float | None) -> float:
+        if probability is not None:
+            return checks.probability("probability", probability)
+        return float(self._buffer[self._layout.start_of("probabilities", len(self._labels)) + index])
+
+    def _refill(self) -> None:
+        """Draw uniform numbers in advance; one at a time costs more than the rest of a selection."""
+        self._random_before = self._random.state
+        self._uniforms = np.random.Generator(self._random).random(_UNIFORMS_AT_ONCE).tolist()[::-1]
+
+    def to_json(self) -> str:
+        """Return all there is to know about the learner as JSON; `from_json` takes it from there."""
+        if not is_registered(self._policy):
+            raise ValueError(f"a saved policy must have a name: call umab.register with {self._policy!r} first")
+        return json.dumps(self._snapshot(), indent=2, allow_nan=False)
+
+    def _snapshot(self) -> dict[str, Any]:
+        with self._lock:
+            # The saved random state is that of the next draw; how many are drawn in advance is nobody's business.
+            random = np.random.PCG64()
+            random.state = self._random_before
+            random.advance(_UNIFORMS_AT_ONCE - len(self._uniforms))
+            return {
+                "format": FORMAT,
+                "version": VERSION,
+                "umab": __version__,
+                "policy": self._policy.name,
+                "arms": list(self._labels),
+                "state": self._layout.unpack(self._buffer)._asdict(),
+                "random": _plain(random.state),
+                "next_id": self._next_id,
+                "outstanding": [list(choice) for choice in self._outstanding.values()],
+            }
+
+    @classmethod
+    def from_json(cls, text: str) -> Learner:
+        """Return the learner of which `to_json` made `text`; it goes on as if it had never stopped."""
+        try:
+            saved = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"a saved learner must be complete JSON, but {error}") from None
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+            raise ValueError(f"a saved learner must be JSON with format={FORMAT!r}, but got {text[:60]!r}")
+        learner = cls.__new__(cls)
+        learner._restore(_migrated(saved), None)
+        return learner
+
+    def _restore(self, saved: dict[str, Any], policy: Policy | None) -> None:
+        try:
+            self._set_up(saved["policy"] if policy is None else policy, saved["arms"])
+            state = saved["state"]
+            if set(state) != {*self._layout.scalars, *self._layout.vectors}:
+                raise ValueError(f"state has {sorted(state)}")
+            if any(len(state[name]) != len(self._labels) for name in self._layout.vectors):
+                raise ValueError("a vector of the state has not one number an arm")
+            self._buffer = self._layout.pack(self._layout.state_type(**state))
+            if not np.isfinite(self._buffer).all():
+                raise ValueError("the state holds a value that is not finite")
+            self._random = np.random.PCG64()
+            self._random.state = saved["random"]
+            self._next_id = checks.whole("next_id", saved["next_id"], least=0)
+            choices = [Choice(*each) for each in saved["outstanding"]]
+            self._outstanding = {choice.id: choice for choice in choices}
+        except KeyError as error:
+            raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"a saved learner must be as it was written, but {error}") from None
+        self._refill()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the learner to a file; at every moment the file is the old one or the new one, whole."""
+        write_atomically(path, self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Learner:
+        """Return the learner that `save` wrote to a file."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+
+    def __getstate__(self) -> tuple[dict[str, Any], Policy]:
+        """Return a snapshot and the policy, which need not be registered."""
+        return self._snapshot(), self._policy
+
+    def __setstate__(self, state: tuple[dict[str, Any], Policy]) -> None:
+        """Go on from a snapshot; so a copy shares nothing with the original."""
+        self._restore(*state)
+
+    def __repr__(self) -> str:
+        """Say which policy and which arms."""
+        return f"Learner({self._policy.name!r}, arms={list(self._labels)!r})"
+
+
+def _labels(arms: Any) -> tuple[Label, ...]:
+    """Return the labels of the arms, checked."""
+    if isinstance(arms, (str, bytes, Mapping)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
+        raise TypeError(f"arms must be a number or a sequence of labels, but got arms={arms!r}")
+    if not hasattr(arms, "__iter__"):
+        return tuple(range(checks.whole("arms", arms, least=1)))
+    labels = tuple(each.item() if isinstance(each, np.generic) else each for each in arms)
+    if not labels:
+        raise ValueError("arms must have at least one label, but got none")
+    for label in labels:
+        if isinstance(label, bool) or not isinstance(label, (str, int, float)):
+            raise TypeError(f"the label of an arm must be a string or a number, but got {label!r}")
+        if isinstance(label, float) and not math.isfinite(label):
+            raise ValueError(f"the label of an arm must be finite if it is a number, but got {label!r}")
+    if len(set(labels)) < len(labels):
+        twice = next(label for at, label in enumerate(labels) if label in labels[:at])
+        raise ValueError(f"the labels of arms must differ, but {twice!r} is there {labels.count(twice)} times")
+    return labels
+
+
+def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return what was saved in the form of today."""
+    version = saved.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
+    for older in range(version, VERSION):
+        if older not in _MIGRATIONS:
+            raise ValueError(f"a saved learner of version {older} cannot be read any more")
+        saved = _MIGRATIONS[older](saved)
+    return saved
+
+
+def _plain(value: Any) -> Any:
+    """Return a nested dict with plain numbers in place of NumPy's."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value

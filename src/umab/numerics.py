@@ -1,0 +1,60 @@
+"""Arithmetic that keeps any finite double safe: units of a power of two, compensated sums, limits.
+
+Everything here is plain Python over floats. It runs as it stands and, unchanged, compiled; both give the same
+bits, because only correctly rounded operations (+ − × ÷ √) and exact powers of two are used.
+"""
+
+import math
+
+FLOOR = 2.0**-1000
+"""No probability is smaller: a forced arm can otherwise drive its probability to 0."""
+
+CEILING = 2.0**1000
+"""No sum of loss estimates is larger in size: there it stays, far from overflow."""
+
+FINEST_UNIT = 2.0**1021
+"""The multiplier a policy starts with before it has seen a loss (see `fit_unit`)."""
+
+
+def unit_of(size: float) -> float:
+    """Return the multiplier 2⁻ᵉ that brings `size` ≠ 0 into [½, 1).
+
+    The exponent stops at that of the smallest normal double, as 2¹⁰⁷⁴ is not a double; smaller sizes, the
+    subnormal ones, end below ½, which does no harm.
+    """
+    _, exponent = math.frexp(size)
+    return math.ldexp(1.0, min(-exponent, 1021))
+
+
+def fit_unit(unit: float, loss: float) -> tuple[float, float]:
+    """Return the unit in which `loss` is below 1 in size, and the factor that takes sums from the old one there.
+
+    Sums of losses are kept as multiples of a power of two near the largest loss seen, so neither squares nor
+    loss ÷ probability overflow or vanish: losses around 1e-170 and around 1e307 behave like losses around 1.
+    `unit` is the multiplier that takes a loss into that unit. The factor is 1 when the unit may stay. Both are
+    powers of two, so nothing is rounded, and a policy whose sums all live in units is scale-free bit for bit.
+    """
+    if abs(loss * unit) < 1.0:
+        return unit, 1.0
+    fitted = unit_of(loss)
+    return fitted, fitted / unit
+
+
+def add(total: float, error: float, value: float) -> tuple[float, float]:
+    """Add `value` to a compensated sum (Kahan 1965); return the new total and the new error of it."""
+    corrected = value - error
+    raised = total + corrected
+    return raised, (raised - total) - corrected
+
+
+def saturate(value: float) -> float:
+    """Return `value` held between −CEILING and CEILING."""
+    return max(-CEILING, min(CEILING, value))
+
+
+def importance_weighted(loss: float, probability: float) -> float:
+    """Return loss ÷ probability, the unbiased estimate of a loss that is seen with this probability.
+
+    The floor matters only for a probability handed in by a caller; with |loss| ≤ 1 the result is finite.
+    """
+    return loss / max(probability, FLOOR)

@@ -1,0 +1,1 @@
+"""One file an algorithm; `registry` names them, `base` says what a policy is."""

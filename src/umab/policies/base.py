@@ -1,0 +1,100 @@
+"""What a policy is: the contract that every algorithm keeps and that every runtime relies on.
+
+A policy is a frozen dataclass of parameters with two functions:
+
+``init(n_arms)``
+    returns the state before the first round. It is plain Python and runs once.
+
+``update(state, arm, loss, probability)``
+    takes in that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
+    static method: all it knows is the state, so `init` puts the parameters it needs there.
+
+The state is a NamedTuple whose fields are either ``float`` (a scalar) or ``Vector`` (one float an arm). Scalars are
+replaced by returning a new tuple; vectors are changed in place. One vector is called ``probabilities``: the distribution
+from which the next arm is drawn. So `update` ends by solving for the next distribution, and whoever holds the state
+can always look at it. A comment beside a field gives the paper's symbol.
+
+`update` is compiled as it is written, and the uncompiled function remains the reference. Hence its rules:
+
+- no random numbers, no input or output, no decorators; the engine draws and checks the input before the call;
+- only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants, and
+  functions that keep these rules too (`umab.simplex`, `umab.numerics` and your own);
+- nothing is allocated: vectors that are needed are in the state;
+- nothing divides by zero or takes a logarithm of it (Python raises there, compiled code goes on);
+- any finite loss is survived, and no probability is ever 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from umab.checks import LARGEST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy(ABC):
+    """A bandit algorithm with its parameters; see the text of this module for the contract."""
+
+    scale_free: ClassVar[bool] = False
+    """Whether multiplying all losses by the same positive number changes no distribution. The laws test it."""
+
+    instead: ClassVar[str] = ""
+    """What to use when a loss is outside `loss_range`, as the end of a message."""
+
+    @abstractmethod
+    def init(self, n_arms: int) -> Any:
+        """Return the state before the first round, with a list for each vector."""
+
+    @staticmethod
+    @abstractmethod
+    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+        """Return the state after `arm`, drawn with `probability`, has cost `loss`."""
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The smallest and the largest loss that the policy takes."""
+        return -LARGEST, LARGEST
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Whether the policy cannot start before it knows the number of rounds."""
+        return False
+
+    @property
+    def horizon_advice(self) -> str:
+        """What a user who has no horizon can do, for a policy that needs one."""
+        return f"pass horizon=..., the number of rounds, to {type(self).__name__}"
+
+    @property
+    def name(self) -> str:
+        """The name under which `umab.policy` gives this policy back, parameters included."""
+        from umab.policies.registry import name_of  # the registry imports all policies, which import this module
+
+        return name_of(self)
+
+    def for_horizon(self, horizon: int) -> Self:
+        """Return this policy, with the number of rounds filled in if it needs to know it."""
+        return dataclasses.replace(self, horizon=horizon) if self.needs_horizon else self
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name, in the order of their declaration."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def refusal(self, loss: float, where: str) -> str | None:
+        """Return why `loss`, seen at `where`, is not taken, or None when it is."""
+        lowest, highest = self.loss_range
+        if lowest <= loss <= highest:
+            return None
+        if not -LARGEST <= loss <= LARGEST:
+            return f"loss must be finite, but got loss={loss} for {where}"
+        limits = [f"at least {lowest:g}"] * (lowest > -LARGEST) + [f"at most {highest:g}"] * (highest < LARGEST)
+        rule = f"loss must be {' and '.join(limits)} for {self.name}"
+        return f"{rule}, but got loss={loss} for {where}{self.instead}"
+
+    def _set(self, **values: Any) -> None:
+        """Store checked values; for `__post_init__` of frozen policies."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)

@@ -1,0 +1,135 @@
+"""The policies by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from umab.policies.base import Policy
+from umab.policies.umab_g import UMABG
+from umab.policies.umab_nn import UMABNN
+from umab.policies.uniform import Uniform
+
+_REGISTRY: dict[str, tuple[Policy, str]] = {
+    "umab-nn": (UMABNN(), "losses of any size that are never negative; strictly scale-free"),
+    "umab-g": (UMABG(exploration="fixed"), "losses of any size and sign; exploration fixed by the horizon"),
+    "umab-g-a": (UMABG(), "losses of any size and sign; exploration adapts to what it costs"),
+    "umab-g-anytime": (UMABG(exploration="anytime"), "losses of any size and sign; exploration falls with time"),
+    "umab-g-none": (UMABG(exploration="none"), "UMAB-G without its extra exploration, for study"),
+    "uniform": (Uniform(), "every arm with the same probability; learns nothing"),
+}
+
+
+def policies() -> dict[str, str]:
+    """Return the registered policies: name and description, in one line each.
+
+    Examples
+    --------
+    >>> import umab
+    >>> umab.policies()["uniform"]
+    'every arm with the same probability; learns nothing'
+    """
+    return {name: description for name, (_, description) in _REGISTRY.items()}
+
+
+def policy(text: str) -> Policy:
+    """Return the policy of this name, with parameters if the name is followed by them.
+
+    Parameters
+    ----------
+    text
+        A registered name, or a name and parameters: ``"name:key=value,key=value"``.
+
+    Examples
+    --------
+    >>> import umab
+    >>> umab.policy("umab-g-none:initial_scale=2,rate=4")
+    UMABG(exploration='none', rate=4.0, initial_scale=2.0, horizon=None)
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a policy's name must be a string, but got {text!r}")
+    name, colon, rest = text.partition(":")
+    if name not in _REGISTRY:
+        close = difflib.get_close_matches(name, _REGISTRY, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"a policy must be one of {', '.join(_REGISTRY)}, but got {name!r}{hint}")
+    prototype, _ = _REGISTRY[name]
+    values: dict[str, Any] = {}
+    for part in rest.split(",") if colon else []:
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"parameters must have the form key=value,key=value, but got {rest!r} in {text!r}")
+        if key in values:
+            raise ValueError(f"a parameter must be given once, but {key!r} is there twice in {text!r}")
+        values[key] = _read(prototype, key, value, text)
+    return dataclasses.replace(prototype, **values)
+
+
+def register(name: str, policy: Policy, description: str) -> None:
+    """Add a policy of your own to the names that `umab.policy` and `umab.policies` know.
+
+    Parameters
+    ----------
+    name
+        What to call it; letters, digits and dashes.
+    policy
+        The policy that the name alone stands for.
+    description
+        One line for `umab.policies`.
+    """
+    if not name.replace("-", "").isalnum():
+        raise ValueError(f"a policy's name must be of letters, digits and dashes, but got {name!r}")
+    if name in _REGISTRY and _REGISTRY[name][0] != policy:
+        raise ValueError(f"a policy's name must be new, but {name!r} stands for {_REGISTRY[name][0]!r}")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"a registered policy must be a umab.Policy, but got {policy!r}")
+    _REGISTRY[name] = (policy, description)
+
+
+def name_of(policy: Policy) -> str:
+    """Return the registered name nearest to `policy` and the parameters in which it differs."""
+    kin = {name: prototype for name, (prototype, _) in _REGISTRY.items() if type(prototype) is type(policy)}
+    if kin:
+        # Several names share a class (umab-g, umab-g-a); the right one is that from which fewest parameters differ.
+        name = min(kin, key=lambda name: len(_differences(policy, kin[name])))
+        keys = _differences(policy, kin[name])
+    else:
+        name, keys = type(policy).__name__, list(policy.parameters())
+    parameters = ",".join(f"{key}={_write(getattr(policy, key))}" for key in sorted(keys))
+    return f"{name}:{parameters}" if parameters else name
+
+
+def is_registered(policy: Policy) -> bool:
+    """Whether `name_of` gives a name from which the policy can be had back."""
+    return any(type(prototype) is type(policy) for prototype, _ in _REGISTRY.values())
+
+
+def _differences(policy: Policy, other: Policy) -> list[str]:
+    """Return the names of the parameters in which two policies of one type differ."""
+    return [key for key, value in policy.parameters().items() if value != getattr(other, key)]
+
+
+def _write(value: Any) -> str:
+    """Return the shortest text that `_read` turns into the same value: 4 for 4.0."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _read(prototype: Policy, key: str, value: str, text: str) -> Any:
+    """Return the value of parameter `key` from its text, by the declared type."""
+    hints = get_type_hints(type(prototype))
+    known = list(prototype.parameters())
+    if key not in known:
+        takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+        raise ValueError(f"{text.partition(':')[0]} {takes}, but got {key!r} in {text!r}")
+    hint = hints[key]
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                return kind(value)
+            except ValueError:
+                what = "a whole number" if kind is int else "a number"
+                raise ValueError(f"{key} must be {what}, but got {key}={value!r} in {text!r}") from None
+    return value

@@ -1,0 +1,95 @@
+"""UMAB-NN, for losses of unknown size that are never negative."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from umab import simplex
+from umab.checks import LARGEST
+from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted, saturate
+from umab.policies.base import Policy
+from umab.simplex import Vector, log_barrier
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # p_t
+    loss_sums: Vector  # Σ ℓ̂_s, what FTRL minimises
+    square_sum: float  # Σ ℓ²_{s,k_s}, in the learning rate
+    square_sum_error: float  # what rounding has added to square_sum
+    unit: float  # multiplier from losses to the unit of the sums
+
+
+@dataclass(frozen=True, kw_only=True)
+class UMABNN(Policy):
+    r"""Follow the regularised leader with a log-barrier, for non-negative losses of any size (UMAB-NN).
+
+    .. math::
+
+        p_t = \arg\min_p \sum_{s<t} \langle\hat\ell_s, p\rangle + \frac{1}{\eta_t} \sum_k \log\frac{1}{p_k},
+        \qquad \eta_t = 2\sqrt{n / \textstyle\sum_{s<t} \ell_{s,k_s}^2}
+
+    with the estimate :math:`\hat\ell_{t,k} = \ell_{t,k} 1[k = k_t] / p_{t,k}`, and the uniform distribution until the
+    first loss that is not 0. It has no parameters and needs neither a range nor a horizon.
+
+    Guarantee
+    ---------
+    Expected regret of order sqrt(n Σ‖ℓ_t‖²∞) up to logarithms, against an oblivious adversary. Strictly
+    scale-free: multiplying all losses by the same positive number changes no distribution, and by a power of two not a
+    bit of one.
+
+    References
+    ----------
+    Chen and Zhang, Improved Algorithms for Adversarial Bandits with Unbounded Losses, Algorithm 1 and Theorem 1.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.UMABNN(), arms=3)
+    >>> learner.update(0, loss=0.5)
+    >>> learner.probabilities().round(4)
+    array([0.0796, 0.4602, 0.4602])
+    """
+
+    scale_free: ClassVar[bool] = True
+    instead: ClassVar[str] = "; use UMABG for losses of any sign"
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """From 0 on, as Theorem 1 asks."""
+        return 0.0, LARGEST
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            square_sum=0.0,
+            square_sum_error=0.0,
+            unit=FINEST_UNIT,
+        )
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        loss *= unit
+        square_sum, square_sum_error = add(
+            state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, loss * loss
+        )
+        estimate = importance_weighted(loss, probability)
+        state.loss_sums[arm] = saturate(state.loss_sums[arm] + estimate)
+        if square_sum > 0.0:
+            log_barrier(state.loss_sums, 2.0 * math.sqrt(n_arms / square_sum), state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            loss_sums=state.loss_sums,
+            square_sum=square_sum,
+            square_sum_error=square_sum_error,
+            unit=unit,
+        )

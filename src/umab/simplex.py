@@ -1,0 +1,135 @@
+"""Steps on the probability simplex that policies are built from.
+
+Vectors are filled in place and nothing is allocated. Sums run in a fixed order that is spelled out, so that plain
+Python and compiled code agree bit for bit.
+"""
+
+from collections.abc import MutableSequence
+from typing import TypeAlias
+
+from umab.numerics import FLOOR, add
+
+Vector: TypeAlias = MutableSequence[float]
+"""One float an arm: a list in plain Python, a float64 array in compiled code."""
+
+_BLOCK = 64
+_NEWTON_STEPS = 100
+
+
+def draw(probabilities: Vector, uniform: float) -> int:
+    """Return the arm that a uniform number in [0, 1) picks: the inverse of the cumulative sum, in arm order."""
+    cumulative = 0.0
+    for arm in range(len(probabilities)):
+        cumulative += probabilities[arm]
+        if uniform < cumulative:
+            return arm
+    # Rounding left the sum a hair below 1 and `uniform` fell into the gap. The likeliest arm is the one that this
+    # distorts least; the last one might have a probability of next to nothing to be divided by.
+    return likeliest(probabilities)
+
+
+def likeliest(probabilities: Vector) -> int:
+    """Return the arm with the largest probability, the first of them if there are several."""
+    top = 0
+    for arm in range(1, len(probabilities)):
+        if probabilities[arm] > probabilities[top]:
+            top = arm
+    return top
+
+
+def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
+    """Fill `p` with argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k) on the simplex, where L = `loss_sums` and η = `rate`.
+
+    The minimum is at p_k = 1/(x_k + μ), x_k = η(L_k − min L), with μ in [1, n] such that the p_k sum to 1. Every
+    p_k is right to about 1e-13 of itself. No p_k is below `FLOOR`.
+    """
+    n_arms = len(p)
+    lowest = loss_sums[0]
+    for k in range(1, n_arms):
+        lowest = min(lowest, loss_sums[k])
+    x_sum = 0.0
+    for k in range(n_arms):
+        x = rate * (loss_sums[k] - lowest)
+        p[k] = x
+        x_sum += x
+    shift = barrier_shift(p, x_sum)
+    for k in range(n_arms):
+        p[k] = max(1.0 / (p[k] + shift), FLOOR)
+
+
+def barrier_shift(x: Vector, x_sum: float) -> float:
+    """Return the root μ of s(μ) = Σ 1/(x_k + μ) = 1, for x ≥ 0 with minimum 0 and sum `x_sum`.
+
+    Newton's method on 1/s(μ) = 1. Since 1/s is concave and increasing, the iterates climb monotonically from
+    any start left of the root, and the error relative to μ is at least squared by each step once it is small: when a
+    step is below 1e-8 of μ, what is left after it is below rounding. The start n − mean(x) is left of the root by
+    Jensen's inequality, and exact when all x are equal.
+    """
+    n = float(len(x))
+    shift = max(1.0, n - x_sum / n)
+    for _ in range(_NEWTON_STEPS):
+        total, squares = reciprocal_sums(x, shift)
+        step = total * (total - 1.0) / squares
+        shift += step
+        if step <= 1e-8 * shift:
+            break
+    return shift
+
+
+def reciprocal_sums(x: Vector, shift: float) -> tuple[float, float]:
+    """Return Σ 1/(x_k + shift) and Σ 1/(x_k + shift)².
+
+    A root near √n multiplies the rounding error of the first sum by up to √n, so a plain loop is not good enough
+    for many arms. Blocks of 64 are summed in four lanes, which also lets a compiler use vector instructions, and the
+    blocks' sums are added with compensation.
+    """
+    n_arms = len(x)
+    total, error = 0.0, 0.0
+    squares = 0.0
+    for start in range(0, n_arms, _BLOCK):
+        stop = min(start + _BLOCK, n_arms)
+        quads = start + (stop - start) // 4 * 4
+        a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+        b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+        for k in range(start, quads, 4):
+            p0 = 1.0 / (x[k] + shift)
+            p1 = 1.0 / (x[k + 1] + shift)
+            p2 = 1.0 / (x[k + 2] + shift)
+            p3 = 1.0 / (x[k + 3] + shift)
+            a0 += p0
+            a1 += p1
+            a2 += p2
+            a3 += p3
+            b0 += p0 * p0
+            b1 += p1 * p1
+            b2 += p2 * p2
+            b3 += p3 * p3
+        for k in range(quads, stop):
+            p0 = 1.0 / (x[k] + shift)
+            a0 += p0
+            b0 += p0 * p0
+        total, error = add(total, error, (a0 + a1) + (a2 + a3))
+        squares += (b0 + b1) + (b2 + b3)
+    return total, squares
+
+
+def explore(p: Vector, rate: float, offsets: Vector) -> None:
+    """Turn `p` into p' = p + ρc, the paper's extra exploration (Algorithm 3), and fill `offsets` with c.
+
+    Every arm whose probability is below ρ = `rate` gets ρ more (c = 1), taken from the likeliest arm. With
+    ρ ≤ 1/(2n²) that arm keeps more than half of its probability.
+    """
+    top = likeliest(p)
+    n_raised = 0.0
+    for k in range(len(p)):
+        raised = 1.0 if p[k] < rate else 0.0
+        offsets[k] = raised
+        p[k] += rate * raised
+        n_raised += raised
+    offsets[top] = -n_raised
+    p[top] -= rate * n_raised
+
+
+def uniform(n_arms: int) -> list[float]:
+    """Return the uniform distribution."""
+    return [1.0 / n_arms] * n_arms
