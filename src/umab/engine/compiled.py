@@ -156,7 +156,7 @@ def _prepare(policy_type: type[Policy], layout: Layout) -> tuple[Any, Any, Any, 
     functions = _reachable([update, draw, load, store])
     for function in functions:
         if function not in _registered:
-            register_jitable(function)
+            register_jitable(forceinline=True)(function)
             _registered.add(function)
     digest = hashlib.sha256()
     for function in functions:

@@ -1,0 +1,307 @@
+"""The Learner, as a practitioner uses it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import state_of
+
+import umab
+from umab import learner as learner_module
+
+
+def played(n_rounds: int, **options: Any) -> umab.Learner:
+    learner = umab.Learner(umab.UMABG(rate=4.0), ["a", "b", "c"], seed=1, **options)
+    for _ in range(n_rounds):
+        choice = learner.select()
+        learner.update(choice, choice.index - 1.0)
+    return learner
+
+
+def test_select_and_update() -> None:
+    learner = umab.Learner("umab-g-a", arms=["small", "large", "remote"], seed=7)
+    choice = learner.select()
+    assert choice.arm == learner.arms[choice.index]
+    assert choice.probability == pytest.approx(1 / 3)
+    learner.update(choice, loss=312.5)
+    p = learner.probabilities()
+    assert p[choice.index] == p.min() < 1 / 3
+    assert repr(learner) == "Learner('umab-g-a', arms=['small', 'large', 'remote'])"
+    assert learner.policy == umab.UMABG()
+
+
+def test_arms_are_a_number_or_labels() -> None:
+    assert umab.Learner("uniform", 3).arms == (0, 1, 2)
+    assert umab.Learner("uniform", np.int64(2)).arms == (0, 1)  # type: ignore[arg-type]
+    assert umab.Learner("uniform", np.array(["x", "y"])).arms == ("x", "y")  # type: ignore[arg-type]
+    learner = umab.Learner("uniform", [0.001, 0.1, 7])
+    assert umab.Learner.from_json(learner.to_json()).arms == (0.001, 0.1, 7)
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        (0, "arms must be at least 1, but got arms=0"),
+        (-2, "arms must be at least 1"),
+        (2.5, "arms must be a number or a sequence of labels"),
+        ("abc", "arms must be a number or a sequence of labels, but got arms='abc'"),
+        ([], "arms must have at least one label"),
+        (["a", "b", "a"], "the labels of arms must differ, but 'a' is there 2 times"),
+        ([1, 1.0], "must differ"),
+        ([("a", 1)], "the label of an arm must be a string or a number"),
+        ([None, "a"], "must be a string or a number"),
+        ([True, "a"], "must be a string or a number"),
+        ([float("nan")], "must be finite"),
+        (None, "arms must be a number or a sequence of labels"),
+    ],
+)
+def test_bad_arms_are_refused(arms: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.Learner("uniform", arms)
+
+
+def test_bad_policies_and_seeds_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"umab-g must know the horizon.*horizon=1000.*'adaptive' or 'anytime'"):
+        umab.Learner(umab.UMABG(exploration="fixed"), 3)
+    umab.Learner(umab.UMABG(exploration="fixed", horizon=10), 3)
+    with pytest.raises(TypeError, match="a policy must be one of umab's or its name"):
+        umab.Learner(umab.UMABG, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed must be at least 0, but got seed=-1"):
+        umab.Learner("uniform", 3, seed=-1)
+
+
+def test_a_negative_loss_is_refused_by_umab_nn_with_advice() -> None:
+    learner = umab.Learner(umab.UMABNN(), ["a", "b"])
+    with pytest.raises(
+        ValueError, match=r"loss must be at least 0 for umab-nn, but got loss=-1\.5 for arm='a'; use UMABG"
+    ):
+        learner.update("a", -1.5)
+    learner.update("a", -0.0)
+
+
+@pytest.mark.parametrize(("loss", "shown"), [(float("nan"), "nan"), (float("inf"), "inf")])
+def test_the_message_for_a_loss_that_is_not_finite(loss: float, shown: str) -> None:
+    with pytest.raises(ValueError, match=f"loss must be finite, but got loss={shown} for arm='b'"):
+        umab.Learner("umab-g-a", ["a", "b"]).update("b", loss)
+
+
+def test_numbers_of_other_types_are_losses_too() -> None:
+    for loss in (3, np.float32(0.5), np.int8(4), np.array(2.0), True):
+        learner = umab.Learner("umab-g-a", 2)
+        learner.update(0, loss)  # type: ignore[arg-type]
+        assert state_of(learner).round == 2.0
+
+
+def test_an_unknown_arm_is_refused() -> None:
+    with pytest.raises(ValueError, match="arm must be one of 'a', 'b', but got arm='c'"):
+        umab.Learner("uniform", ["a", "b"]).update("c", 1.0)
+    with pytest.raises(ValueError, match=r"arm must be one of 0, 1, .*… \(30 arms\), but got arm=30"):
+        umab.Learner("uniform", 30).update(30, 1.0)
+    with pytest.raises(ValueError, match="but got arm={}"):
+        umab.Learner("uniform", 2).update({}, 1.0)  # type: ignore[arg-type]
+
+
+def test_choices_that_are_used_unknown_or_changed_are_refused() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    used, open_choice = learner.select(), learner.select()
+    learner.update(used, 1.0)
+    before = learner.to_json()
+    for choice, message in [
+        (used, "for id=0 it was used before"),
+        (open_choice._replace(id=5), "for id=5 this learner has not made it"),
+        (open_choice._replace(id="1"), "for id='1' this learner has not made it"),  # type: ignore[arg-type]
+        (open_choice._replace(probability=0.1), "a choice must come back unchanged"),
+        (open_choice._replace(index=1 - open_choice.index), "a choice must come back unchanged"),
+        (open_choice[:3], "a choice must have four values"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            learner.update(choice, 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="probability must be left out with a Choice"):
+        learner.update(open_choice, 1.0, probability=0.5)
+    assert learner.to_json() == before
+    learner.update(json.loads(json.dumps(open_choice)), 1.0)
+    assert learner.outstanding == ()
+
+
+def test_a_bare_arm_counts_as_a_select_and_an_update() -> None:
+    bare, chosen = umab.Learner("umab-g-a", 3, seed=0), umab.Learner("umab-g-a", 3, seed=0)
+    for _ in range(20):
+        choice = chosen.select()
+        chosen.update(choice, 1.0 + choice.index)
+        bare.update(choice.arm, 1.0 + choice.index)
+    assert state_of(bare) == state_of(chosen)
+
+
+def test_arms_are_drawn_with_their_probabilities() -> None:
+    learner = umab.Learner("umab-g-a:rate=4", 3, seed=0)
+    for arm, loss in ((0, 2.0), (1, 1.0), (2, -1.0)):
+        learner.update(arm, loss)
+    p, n_draws = learner.probabilities(), 100_000
+    counts = np.bincount([learner.select().index for _ in range(n_draws)], minlength=3)
+    assert (np.abs(counts - n_draws * p) < 5 * np.sqrt(n_draws * p * (1 - p))).all()
+
+
+def test_seeds_repeat_and_none_does_not() -> None:
+    def draws(seed: int | None) -> list[int]:
+        learner = umab.Learner("uniform", 10, seed=seed)
+        return [learner.select().index for _ in range(1000)]
+
+    assert draws(3) == draws(3) != draws(4)
+    assert draws(None) != draws(None)
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1, 255, 256, 257, 600])
+@pytest.mark.parametrize("way", ["json", "file", "pickle", "copy", "deepcopy"])
+def test_every_way_to_keep_a_learner_continues_bit_for_bit(n_rounds: int, way: str, tmp_path: Path) -> None:
+    original = played(n_rounds)
+    pending = original.select()
+    if way == "json":
+        kept = umab.Learner.from_json(original.to_json())
+    elif way == "file":
+        original.save(tmp_path / "learner.json")
+        kept = umab.Learner.load(tmp_path / "learner.json")
+    elif way == "pickle":
+        kept = pickle.loads(pickle.dumps(original))
+    else:
+        kept = copy.copy(original) if way == "copy" else copy.deepcopy(original)
+    frozen = kept.to_json()
+    assert frozen == original.to_json()
+    for learner in (original, kept):
+        learner.update(pending, -2.0)
+        for _ in range(300):
+            choice = learner.select()
+            learner.update(choice, choice.index - 1.0)
+        if learner is original:
+            assert kept.to_json() == frozen  # what happens to one does not touch the other
+    assert original.to_json() == kept.to_json()
+
+
+def test_the_saved_random_state_is_that_of_the_next_draw() -> None:
+    learner = played(10)
+    saved = json.loads(learner.to_json())["random"]
+    random = np.random.PCG64()
+    random.state = saved
+    uniforms = np.random.Generator(random).random(5)
+    expected = [int(np.searchsorted(learner.probabilities().cumsum(), each, side="right")) for each in uniforms]
+    assert [learner.select().index for _ in range(5)] == expected
+
+
+def test_a_truncated_file_is_refused_at_any_length() -> None:
+    text = played(5).to_json()
+    for length in range(0, len(text), 7):
+        with pytest.raises(ValueError, match="a saved learner must be"):
+            umab.Learner.from_json(text[:length])
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(played(5).to_json()), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed(version=2), "must be of version 1 or older, but got version=2"),
+        (changed(version=None), "must be of version 1 or older, but got version=None"),
+        (changed(version=0), "of version 0 cannot be read any more"),
+        (changed(format="something"), "format='umab.Learner'"),
+        ("[]", "format='umab.Learner'"),
+        (changed(policy="umab-x"), "a policy must be one of"),
+        (changed(arms=["a", "b"]), "one number an arm"),
+        (changed(state={}), "state has"),
+        (changed(state=None), "must be as it was written"),
+        (changed(random={"bit_generator": "MT19937"}), "must be as it was written"),
+        (changed(next_id=-1), "next_id must be at least 0"),
+        (changed(outstanding=[[1, 2]]), "must be as it was written"),
+    ],
+)
+def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        umab.Learner.from_json(text)
+
+
+@pytest.mark.parametrize("key", ["policy", "arms", "state", "random", "next_id", "outstanding"])
+def test_json_with_a_part_missing_is_refused(key: str) -> None:
+    saved = json.loads(played(5).to_json())
+    del saved[key]
+    with pytest.raises(ValueError, match=f"must be complete, but '{key}' is missing"):
+        umab.Learner.from_json(json.dumps(saved))
+
+
+def test_state_that_is_not_finite_is_refused() -> None:
+    saved = json.loads(played(5).to_json())
+    saved["state"]["clip"] = float("nan")
+    with pytest.raises(ValueError, match="not finite"):
+        umab.Learner.from_json(json.dumps(saved))
+
+
+def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two versions back: the arms were called options, and before that their number was all there was."""
+    current = learner_module.VERSION
+
+    def from_oldest(saved: dict[str, Any]) -> dict[str, Any]:
+        return {**saved, "options": ["a", "b", "c"], "version": current - 1}
+
+    def from_older(saved: dict[str, Any]) -> dict[str, Any]:
+        return {**saved, "arms": saved["options"], "version": current}
+
+    monkeypatch.setattr(learner_module, "_MIGRATIONS", {current - 2: from_oldest, current - 1: from_older})
+    learner = played(5)
+    old = json.loads(learner.to_json())
+    del old["arms"]
+    old["version"] = current - 2
+    assert umab.Learner.from_json(json.dumps(old)).to_json() == learner.to_json()
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "learner.json"
+    played(3).save(path)
+    before = path.read_bytes()
+
+    def fail(_: int) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        played(9).save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["learner.json"]
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "learner.json"
+    path.write_text('{"format": "umab.Lear')
+    with pytest.raises(ValueError, match=r"cannot load .*learner\.json"):
+        umab.Learner.load(path)
+    with pytest.raises(FileNotFoundError):
+        umab.Learner.load(tmp_path / "nothing.json")
+
+
+def test_threads_share_a_learner() -> None:
+    learner = umab.Learner("umab-g-a", 5, seed=0)
+    ids: list[int] = []
+    n_threads, n_each = 8, 500
+
+    def work() -> None:
+        mine = []
+        for _ in range(n_each):
+            choice = learner.select()
+            learner.update(choice, 1.0 + choice.index)
+            mine.append(choice.id)
+        ids.extend(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ids) == list(range(n_threads * n_each))
+    assert learner.outstanding == ()
+    assert state_of(learner).round == n_threads * n_each + 1

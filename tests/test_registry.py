@@ -1,0 +1,122 @@
+"""Policies: construction, equality, names."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import umab
+from umab.policies.base import Policy
+
+NAMES = ["umab-nn", "umab-g", "umab-g-a", "umab-g-anytime", "umab-g-none", "uniform"]
+positive = st.floats(min_value=5e-324, allow_infinity=False)
+
+
+def test_the_registry_lists_the_policies_with_a_line_each() -> None:
+    listed = umab.policies()
+    assert list(listed) == NAMES
+    assert all(line and "\n" not in line for line in listed.values())
+    assert len(set(listed.values())) == len(listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("umab-nn", umab.UMABNN()),
+        ("umab-g", umab.UMABG(exploration="fixed")),
+        ("umab-g-a", umab.UMABG()),
+        ("umab-g-anytime", umab.UMABG(exploration="anytime")),
+        ("umab-g-none", umab.UMABG(exploration="none")),
+        ("uniform", umab.Uniform()),
+        ("umab-g-none:initial_scale=2,rate=4", umab.UMABG(exploration="none", initial_scale=2, rate=4)),
+        ("umab-g:horizon=1200,rate=4", umab.UMABG(exploration="fixed", rate=4, horizon=1200)),
+        ("umab-g-a:rate=0.1", umab.UMABG(rate=0.1)),
+    ],
+)
+def test_names_and_policies_stand_for_each_other(name: str, policy: Policy) -> None:
+    assert umab.policy(name) == policy
+    assert policy.name == name
+
+
+@given(
+    st.sampled_from(["adaptive", "fixed", "anytime", "none"]),
+    positive,
+    positive,
+    st.none() | st.integers(1, 10**12),
+)
+def test_every_policy_has_a_name_that_gives_it_back(
+    exploration: Any, rate: float, scale: float, horizon: int | None
+) -> None:
+    policy = umab.UMABG(exploration=exploration, rate=rate, initial_scale=scale, horizon=horizon)
+    assert umab.policy(policy.name) == policy
+    assert pickle.loads(pickle.dumps(policy)) == policy
+    assert eval(repr(policy), {"UMABG": umab.UMABG}) == policy
+
+
+def test_policies_are_immutable_keyword_only_and_comparable() -> None:
+    policy = umab.UMABG(rate=4)
+    assert policy == umab.UMABG(rate=4.0) and hash(policy) == hash(umab.UMABG(rate=4.0))
+    assert policy != umab.UMABG() and umab.UMABNN() != umab.Uniform()
+    assert repr(policy) == "UMABG(exploration='adaptive', rate=4.0, initial_scale=1.0, horizon=None)"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        policy.rate = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        umab.UMABG("adaptive")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"exploration": "much"}, r"exploration must be one of 'adaptive'.*but got exploration='much'"),
+        ({"rate": 0}, "rate must be a finite number above 0, but got rate=0"),
+        ({"rate": -1.0}, "rate must be .* above 0, but got rate=-1.0"),
+        ({"rate": float("inf")}, "rate must be a finite number above 0, but got rate=inf"),
+        ({"rate": float("nan")}, "rate must be .* but got rate=nan"),
+        ({"rate": "4"}, "rate must be a number, but got rate='4'"),
+        ({"initial_scale": 0.0}, "initial_scale must be .* above 0"),
+        ({"horizon": 0}, "horizon must be at least 1, but got horizon=0"),
+        ({"horizon": 10.5}, "horizon must be a whole number, but got horizon=10.5"),
+        ({"horizon": True}, "horizon must be a whole number, but got horizon=True"),
+    ],
+)
+def test_bad_parameters_are_refused_at_construction(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.UMABG(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("umab-gg", "a policy must be one of umab-nn, .*but got 'umab-gg'; did you mean 'umab-g"),
+        ("", "a policy must be one of"),
+        ("umab-g-a:", "must have the form key=value"),
+        ("umab-g-a:rate", "must have the form key=value"),
+        ("umab-g-a:rate=4,", "must have the form key=value"),
+        ("umab-g-a:rate=4,rate=5", "must be given once"),
+        ("umab-g-a:rat=4", "umab-g-a takes exploration, rate, initial_scale, horizon, but got 'rat'"),
+        ("umab-nn:rate=4", "umab-nn takes no parameters, but got 'rate'"),
+        ("umab-g-a:rate=four", "rate must be a number, but got rate='four'"),
+        ("umab-g:horizon=1e3", "horizon must be a whole number, but got horizon='1e3'"),
+        ("umab-g-a:rate=-4", "rate must be a finite number above 0"),
+    ],
+)
+def test_bad_names_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        umab.policy(text)
+    with pytest.raises(TypeError, match="must be a string"):
+        umab.policy(4)  # type: ignore[arg-type]
+
+
+def test_registering_a_name_that_is_taken_or_odd_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be new, but 'umab-nn' stands for"):
+        umab.register("umab-nn", umab.Uniform(), "another")
+    with pytest.raises(ValueError, match="letters, digits and dashes"):
+        umab.register("a:b", umab.Uniform(), "odd")
+    with pytest.raises(TypeError, match=r"must be a umab.Policy"):
+        umab.register("mine", umab.Uniform, "a class")  # type: ignore[arg-type]
+    assert list(umab.policies()) == NAMES

@@ -1,0 +1,113 @@
+"""The steps on the simplex, against arithmetic of 60 digits."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from helpers import Array
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umab import simplex
+from umab.numerics import FLOOR
+
+
+def exact_log_barrier(loss_sums: list[float], rate: float) -> list[mpmath.mpf]:
+    """Return the distribution in 60 digits, by Newton from the left until nothing changes."""
+    with mpmath.workdps(60):
+        lowest = min(loss_sums)
+        x = [mpmath.mpf(rate) * (mpmath.mpf(loss) - lowest) for loss in loss_sums]
+        shift = max(mpmath.mpf(1), len(x) - mpmath.fsum(x) / len(x))
+        for _ in range(200):
+            p = [1 / (each + shift) for each in x]
+            total = mpmath.fsum(p)
+            step = total * (total - 1) / mpmath.fsum(each * each for each in p)
+            shift += step
+            if abs(step) < shift * mpmath.mpf(10) ** -45:
+                return [1 / (each + shift) for each in x]
+    raise AssertionError("no convergence")
+
+
+def worst_error(loss_sums: list[float], rate: float) -> float:
+    """Return the largest relative error of a probability."""
+    p = [0.0] * len(loss_sums)
+    simplex.log_barrier(loss_sums, rate, p)
+    exact = (max(each, mpmath.mpf(FLOOR)) for each in exact_log_barrier(loss_sums, rate))
+    return max(float(abs(mine / right - 1)) for mine, right in zip(p, exact, strict=True))
+
+
+def hard_case(n_arms: int) -> list[float]:
+    """Return sums for which μ = √n: there the error of the sum weighs most, √n times."""
+    root = n_arms**0.5
+    rest = (n_arms - 1) / (1 - 1 / root) - root
+    return [0.0] + [rest] * (n_arms - 1)
+
+
+@pytest.mark.parametrize("n_arms", [1, 2, 3, 7, 64, 65, 1000, 100_000])
+def test_log_barrier_is_accurate_for_few_arms_and_many(n_arms: int) -> None:
+    random = np.random.default_rng(n_arms)
+    cases = {
+        "normal": random.normal(size=n_arms) * n_arms,
+        "heavy tails": random.standard_cauchy(size=n_arms) ** 3,
+        "equal": np.full(n_arms, 3.7),
+        "hard": np.array(hard_case(n_arms)) if n_arms > 1 else np.zeros(1),
+    }
+    if n_arms == 100_000:  # 60 digits take their time
+        cases = {"hard": cases["hard"], "normal": cases["normal"]}
+    for name, loss_sums in cases.items():
+        assert worst_error(loss_sums.tolist(), 0.3) < 1e-12, name
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e-8, 1.0, 1e16, 1e200, 1e300])
+@pytest.mark.parametrize("rate", [1e-3, 1.0, 4.0])
+def test_log_barrier_is_accurate_for_any_difference(size: float, rate: float) -> None:
+    random = np.random.default_rng(0)
+    for shape in ([0.0, 1.0], [0.0, 0.0, 1.0], [-1.0, 0.5, 1.0], random.normal(size=10), random.random(size=70)):
+        loss_sums = np.asarray(shape) * size
+        assert worst_error(loss_sums.tolist(), rate) < 1e-12
+        assert worst_error((loss_sums / size).tolist(), size) < 1e-12
+    assert worst_error([0.0, 1e-300, 1e300, 1.0, size], rate) < 1e-12
+
+
+@given(
+    st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=12),
+    st.floats(-300, 300).map(lambda power: 10.0**power),
+)
+def test_log_barrier_is_accurate_for_what_nobody_thought_of(loss_sums: list[float], rate: float) -> None:
+    assert worst_error(loss_sums, rate) < 1e-12
+
+
+def test_log_barrier_survives_differences_beyond_the_doubles() -> None:
+    p = [0.0, 0.0]
+    simplex.log_barrier([-1.7e308, 1.7e308], 4.0, p)
+    assert p == [1.0, FLOOR]
+
+
+@pytest.mark.parametrize(
+    ("p", "rate", "raised"),
+    [
+        ([0.9, 0.02, 0.08], 0.05, [0.85, 0.07, 0.08]),
+        ([0.01, 0.98, 0.01], 0.05, [0.06, 0.88, 0.06]),
+        ([0.3, 0.3, 0.4], 0.05, [0.3, 0.3, 0.4]),
+        ([0.49, 0.49, 0.02], 0.05, [0.44, 0.49, 0.07]),  # a tie goes to the first arm
+        ([0.95, 0.05], 0.05, [0.95, 0.05]),  # an arm at the rate itself is not raised
+    ],
+)
+def test_extra_exploration(p: list[float], rate: float, raised: list[float]) -> None:
+    before = list(p)
+    offsets = [9.0] * len(p)
+    simplex.explore(p, rate, offsets)
+    np.testing.assert_allclose(p, raised, atol=1e-15)
+    np.testing.assert_allclose(np.array(before) + rate * np.array(offsets), raised, atol=1e-15)
+    assert sum(offsets) == 0.0
+
+
+def test_draw_inverts_the_cumulative_sum_in_arm_order() -> None:
+    p: Array = np.array([0.25, 0.5, 0.25])
+    for uniform, arm in ((0.0, 0), (0.2499, 0), (0.25, 1), (0.7499, 1), (0.75, 2), (1 - 2**-53, 2)):
+        assert simplex.draw(p.tolist(), uniform) == arm
+
+
+def test_draw_gives_a_gap_left_by_rounding_to_the_likeliest_arm() -> None:
+    assert simplex.draw([0.3, 0.6, 0.1 - 1e-9], 1 - 2**-53) == 1
