@@ -1,4 +1,4 @@
-"""Print the table of speeds. Every number is a ratio of two things that took turns in this run, or a time in seconds."""
+"""Print the table of speeds: ratios of two things that took turns in this run, and times of starting up."""
 
 from __future__ import annotations
 

@@ -96,8 +96,19 @@ def _build() -> Callable[..., object]:
     source = Path(__file__).with_name("loop.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "loop.so"
-        command = ["gcc", "-O3", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-o", library, source, "-lm"]
+        command = [
+            "gcc",
+            "-O3",
+            "-march=native",
+            "-ffp-contract=off",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(library),
+            str(source),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         run = ctypes.CDLL(str(library)).run
     run.restype = None
-    return run  # type: ignore[no-any-return]
+    return run

@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers import POLICIES, deaf, forced, forced_interpreted, legal, same_bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
+from helpers import POLICIES, deaf, forced, forced_interpreted, legal, same_bits
 from umab.engine.interpreted import play
 from umab.policies.base import Policy
 
@@ -45,7 +45,7 @@ def test_a_distribution_is_one_and_both_runtimes_agree_bit_for_bit(
 @every_policy
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
 def test_learner_simulation_and_plain_python_draw_and_decide_alike(policy: Policy, scale: float) -> None:
-    losses = scale * legal(policy, np.random.default_rng(1).normal(size=(300, 4)) + [0.0, 0.5, 1.0, 1.5])
+    losses = scale * legal(policy, np.random.default_rng(1).normal([0.0, 0.5, 1.0, 1.5], size=(300, 4)))
     result = umab.simulate(policy, losses, n_trials=2, seed=5)
     learner = umab.Learner(policy, 4, seed=5)
     uniforms = np.random.Generator(np.random.PCG64(np.random.SeedSequence(5, spawn_key=(0,)))).random(300)

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from helpers import forced, same_bits, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 import umab
+from helpers import forced, same_bits, state_of
 from umab import numerics
 from umab.policies.base import Policy
 

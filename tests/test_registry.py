@@ -61,12 +61,12 @@ def test_every_policy_has_a_name_that_gives_it_back(
 def test_policies_are_immutable_keyword_only_and_comparable() -> None:
     policy = umab.UMABG(rate=4)
     assert policy == umab.UMABG(rate=4.0) and hash(policy) == hash(umab.UMABG(rate=4.0))
-    assert policy != umab.UMABG() and umab.UMABNN() != umab.Uniform()
+    assert policy != umab.UMABG() and umab.UMABNN() != umab.Uniform()  # type: ignore[comparison-overlap]
     assert repr(policy) == "UMABG(exploration='adaptive', rate=4.0, initial_scale=1.0, horizon=None)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.rate = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError):
-        umab.UMABG("adaptive")  # type: ignore[misc]
+        umab.UMABG("adaptive")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

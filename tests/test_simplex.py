@@ -5,10 +5,10 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from helpers import Array
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import Array
 from umab import simplex
 from umab.numerics import FLOOR
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import Array, forced, forced_interpreted
 
 import umab
+from helpers import Array, forced, forced_interpreted
 from umab.policies.base import Policy
 
 ARMS = [0, 1, 2, 0, 1, 0, 2]

@@ -54,7 +54,7 @@ def real(name: str, value: Any) -> float:
     if type(value) is float:
         return value
     # Strings turn into floats too readily, and an array of one element is not a number.
-    if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", 0):
+    if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", False):
         raise TypeError(f"{name} must be a number, but got {name}={value!r}")
     try:
         return float(value)

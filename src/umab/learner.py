@@ -37,7 +37,7 @@ class Choice(NamedTuple):
 
     arm: Label
     """The label of the arm."""
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
     """The position of the arm."""
     probability: float
     """With which probability it was drawn, needed to learn from it, now or later."""
@@ -60,8 +60,8 @@ class Learner:
 
     Notes
     -----
-    Threads may share a learner: every call is atomic. Copies, made with `copy`, `pickle` or `to_json`, go on on their own,
-    with the same draws.
+    Threads may share a learner: every call is atomic. A copy, made with `copy`, `pickle` or `to_json`, goes its own way
+    from there, with the same draws to come.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Learner:
     >>> learner = umab.Learner(umab.UMABG(), arms=["small", "large", "remote"], seed=7)
     >>> choice = learner.select()
     >>> choice
-    Choice(arm='large', index=1, probability=0.3333333333333333, id=0)
+    Choice(arm='remote', index=2, probability=0.3333333333333333, id=0)
     >>> learner.update(choice, loss=312.5)
     """
 
@@ -139,8 +139,8 @@ class Learner:
         Parameters
         ----------
         choice
-            What `select` returned, at any later time and in any order, also as the list that JSON makes of it; or the label
-            of an arm that was chosen without `select`.
+            What `select` returned, at any later time and in any order, also as the list that JSON makes of it; or the
+            label of an arm that was chosen without `select`, which counts as a select and an update.
         loss
             Any finite number, in any unit; lower is better.
         probability

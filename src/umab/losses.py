@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umab import checks
+
 Table = npt.NDArray[np.float64]
 
 
@@ -104,8 +106,10 @@ def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
     if array.dtype.kind in "fiub":
         return np.array(array, dtype=np.float64, order="C")
     if array.ndim == 2:
+        # One string among numbers has made strings of all: look at what was there before, so as to name the culprit.
+        array = np.array(data, dtype=object)
         for (row, column), value in np.ndenumerate(array):
-            if isinstance(value, (str, bytes)) or not _is_number(value):
+            if not _is_number(value):
                 where = f"row {row} of arm {arms[column]!r}" if arms else f"row {row}, column {column}"
                 raise TypeError(f"losses must be numbers, but got {value!r} in {where}")
         return np.array(array, dtype=np.float64, order="C")
@@ -114,8 +118,8 @@ def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
 
 def _is_number(value: Any) -> bool:
     try:
-        float(value)
-    except (TypeError, ValueError, OverflowError):
+        checks.real("loss", value)
+    except (TypeError, ValueError):
         return False
     return True
 

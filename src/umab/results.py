@@ -49,7 +49,7 @@ class Result:
     @property
     def se(self) -> npt.NDArray[np.float64]:
         """The standard error of `mean`."""
-        return self.sd / np.sqrt(self.n_trials)
+        return np.divide(self.sd, np.sqrt(self.n_trials))
 
     @property
     def regret(self) -> npt.NDArray[np.float64]:
@@ -68,7 +68,8 @@ class Result:
     def __repr__(self) -> str:
         """Say what it came to."""
         error = f" ± {self.se[-1]:.2g}" if self.n_trials > 1 else ""
-        return f"Result({self.policy}: regret {self.mean[-1]:.6g}{error} after {len(self.mean)} rounds, {self.n_trials} trials)"
+        extent = f"{len(self.mean)} rounds, {self.n_trials} trials"
+        return f"Result({self.policy}: regret {self.mean[-1]:.6g}{error} after {extent})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write two files: the arrays to `path`.npz and all else to `path`.json."""
@@ -96,10 +97,11 @@ class Result:
             raise ValueError(f"{str(about_path)!r} is not a saved result")
         if about["version"] > VERSION:
             raise ValueError(
-                f"{str(about_path)!r} was saved in version {about['version']} of the format; this umab knows up to {VERSION}"
+                f"{str(about_path)!r} was saved in version {about['version']} of the format; "
+                f"this umab knows up to {VERSION}"
             )
         try:
-            with np.load(arrays_path, allow_pickle=False) as arrays:
+            with open(arrays_path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return cls(
                     policy=about["policy"],
                     mean=arrays["mean"],

@@ -3,9 +3,9 @@
 The functions of a policy are compiled as they stand in its file. Numba is told of each function that can be reached
 from them, so policies carry no decorators, and `NUMBA_DISABLE_JIT=1` still runs everything in plain Python.
 
-Compiled code is kept in Numba's cache across processes. Numba looks only at the file of the function that it compiles, here this
-one, to see whether the cache is stale; so a digest of all the code that was reached is a part of the key. Editing a policy,
-or a function or a constant that it uses, compiles it anew; editing a comment does not.
+Compiled code is kept in Numba's cache across processes. To see whether the cache is stale, Numba looks only at the file
+of the function that it compiles, here this one; so a digest of all the code that was reached is a part of the key.
+Editing a policy, or a function or a constant that it uses, compiles it anew; editing a comment does not.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def _simulation_kernel(policy_type: type[Policy], layout: Layout) -> Callable[..
     ) -> None:
         """Play some rounds of some trials; `buffers` and `totals` carry on to the next call.
 
-        A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
-        (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
-        far) belong to a round.
+        A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of
+        `losses` (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm
+        has cost so far) belong to a round.
         """
         digest  # noqa: B018  (makes it a part of the key of the cache)
         n_rounds, n_arms = losses.shape

@@ -5,7 +5,6 @@ One flat array is what compiled code takes fastest from Python, and what a save 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -44,11 +43,7 @@ class Layout(NamedTuple):
 
 def layout_of(policy: Policy) -> Layout:
     """Return the layout of the states of `policy`."""
-    return _layout_of_state(type(policy.init(1)))
-
-
-@functools.cache
-def _layout_of_state(state_type: type[Any]) -> Layout:
+    state_type = type(policy.init(1))
     hints = get_type_hints(state_type)
     fields = getattr(state_type, "_fields", ())
     scalars = tuple(name for name in fields if hints[name] is float)

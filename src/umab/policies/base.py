@@ -10,15 +10,15 @@ A policy is a frozen dataclass of parameters with two functions:
     static method: all it knows is the state, so `init` puts the parameters it needs there.
 
 The state is a NamedTuple whose fields are either ``float`` (a scalar) or ``Vector`` (one float an arm). Scalars are
-replaced by returning a new tuple; vectors are changed in place. One vector is called ``probabilities``: the distribution
-from which the next arm is drawn. So `update` ends by solving for the next distribution, and whoever holds the state
-can always look at it. A comment beside a field gives the paper's symbol.
+replaced by returning a new tuple; vectors are changed in place. One vector is called ``probabilities``: the
+distribution from which the next arm is drawn. So `update` ends by solving for the next distribution, and whoever holds
+the state can always look at it. A comment beside a field gives the paper's symbol.
 
 `update` is compiled as it is written, and the uncompiled function remains the reference. Hence its rules:
 
 - no random numbers, no input or output, no decorators; the engine draws and checks the input before the call;
-- only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants, and
-  functions that keep these rules too (`umab.simplex`, `umab.numerics` and your own);
+- only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
+  and functions that keep these rules too (those of `umab.simplex` and `umab.numerics`, and your own);
 - nothing is allocated: vectors that are needed are in the state;
 - nothing divides by zero or takes a logarithm of it (Python raises there, compiled code goes on);
 - any finite loss is survived, and no probability is ever 0.
@@ -77,7 +77,7 @@ class Policy(ABC):
 
     def for_horizon(self, horizon: int) -> Self:
         """Return this policy, with the number of rounds filled in if it needs to know it."""
-        return dataclasses.replace(self, horizon=horizon) if self.needs_horizon else self
+        return dataclasses.replace(self, **{"horizon": horizon}) if self.needs_horizon else self
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name, in the order of their declaration."""

@@ -41,19 +41,21 @@ class UMABG(Policy):
         p_t = \arg\min_p \sum_{s<t} \langle\hat\ell'_s, p\rangle + \frac{1}{\eta_t} \sum_k \log\frac{1}{p_k},
         \qquad p'_t = p_t + \rho_t c_t
 
-    The arm is drawn from :math:`p'_t`, in which every arm below :math:`\rho_t` gets :math:`\rho_t` more at the cost of the
-    likeliest one. A loss is clipped from below, :math:`\ell'_t = \max(2C_t, \ell_t)`, and
+    The arm is drawn from :math:`p'_t`, in which every arm below :math:`\rho_t` gets :math:`\rho_t` more at the cost
+    of the likeliest one. A loss is clipped from below, :math:`\ell'_t = \max(2C_t, \ell_t)`, and
 
     .. math::
 
-        C_{t+1} = \min(C_t, \ell'_t), \qquad \eta_{t+1} = \mathtt{rate}\,\sqrt{n / (n C_{t+1}^2 + \textstyle\sum_s {\ell'_s}^2)}
+        C_{t+1} = \min(C_t, \ell'_t), \qquad
+        \eta_{t+1} = \mathtt{rate}\,\sqrt{n / (n C_{t+1}^2 + \textstyle\sum_{s\le t} {\ell'_s}^2)}
 
     Parameters
     ----------
     exploration
-        The rate :math:`\rho_{t+1}`: ``"adaptive"`` (UMAB-G-A), :math:`1/(2n^2 + \sqrt{2\sum_s|\langle\hat\ell'_s, c_s\rangle|})`;
-        ``"fixed"`` (UMAB-G), :math:`1/(2n^2 + \sqrt{nT})`; ``"anytime"``, the same with t in place of T; ``"none"``,
-        0, for study. The adaptive rate is that of the paper's appendix; the one in its main text explores for ever.
+        The rate :math:`\rho_{t+1}`: ``"adaptive"`` (UMAB-G-A),
+        :math:`1/(2n^2 + \sqrt{2\sum_{s\le t}|\langle\hat\ell'_s, c_s\rangle|})`; ``"fixed"`` (UMAB-G),
+        :math:`1/(2n^2 + \sqrt{nT})`; ``"anytime"``, the same with t + 1 in place of T; ``"none"``, 0, for study. The
+        adaptive rate is that of the paper's appendix; the one in its main text explores for ever.
     rate
         The constant of the learning rate. The paper prints 1/4; its figures were made with 4.
     initial_scale
@@ -66,8 +68,8 @@ class UMABG(Policy):
     Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the largest loss in size and ℓ⁻∞ the
     largest negative one: fixed, (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ sqrt(nT); adaptive,
     (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) sqrt(n Σ‖ℓ_t‖∞). The 1 is there because C₁ = −1 has the dimension
-    of a loss, so losses much smaller than `initial_scale` are learned slowly: UMAB-G is not scale-free. Anytime and none:
-    no published bound.
+    of a loss, so losses much smaller than `initial_scale` are learned slowly: UMAB-G is not scale-free. There is no
+    published bound for the anytime exploration, nor without any.
 
     With late feedback the estimate uses the probability at the time of the draw; the adaptive rate uses the offset c at
     the time of the update. No bound is published for that case.

@@ -1,0 +1,102 @@
+"""What the documents show is run: README, CONTRIBUTING, docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import os
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import umab
+from helpers import forced, forced_interpreted, same_bits
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    each.name for each in pkgutil.walk_packages(umab.__path__, "umab.") if not each.name.endswith("__main__")
+)
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_examples_of_the_readme_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    shown = blocks("README.md", "pycon")
+    assert len(shown) >= 3
+    for at, block in enumerate(shown):
+        test = doctest.DocTestParser().get_doctest(block, names, f"README block {at}", "README.md", 0)
+        failures = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+        assert failures.failed == 0 and failures.attempted > 0
+        names.update(test.globs)
+    assert os.listdir(tmp_path) == ["learner.json"]
+
+
+def test_the_readme_lists_the_policies_as_they_are() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| (.+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert {name: line for name, _, line in rows} == umab.policies()
+    for name, code, _ in rows:
+        made = eval(code, {"UMABG": umab.UMABG, "UMABNN": umab.UMABNN, "Uniform": umab.Uniform, "T": 100})
+        assert made == umab.policy(name).for_horizon(100)
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    commands = re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(commands) <= set(targets) and "test" in commands
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_docstrings_run_as_shown(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@pytest.mark.parametrize("policy", [umab.UMABNN, umab.UMABG, umab.Uniform, umab.Learner, umab.simulate])
+def test_what_people_call_has_an_example(policy: object) -> None:
+    assert doctest.DocTestFinder().find(policy)[0].examples
+
+
+@pytest.fixture
+def example() -> object:
+    """The algorithm of CONTRIBUTING, as a module of its own."""
+    (text,) = blocks("CONTRIBUTING.md", "python")
+    module = ModuleType("epsilon_greedy")
+    module.__file__ = "CONTRIBUTING.md"
+    sys.modules["epsilon_greedy"] = module
+    exec(compile(text, "CONTRIBUTING.md", "exec"), module.__dict__)
+    yield module
+    del sys.modules["epsilon_greedy"]
+
+
+def test_the_algorithm_of_contributing_works_as_promised(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from umab.policies import registry
+
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    line = blocks("CONTRIBUTING.md", "text")[0].strip().removesuffix(",")
+    for name, (policy, description) in eval("{" + line + "}", vars(example)).items():
+        umab.register(name, policy, description)
+    policy = umab.policy("epsilon-greedy:epsilon=0.2")
+    assert policy == example.EpsilonGreedy(epsilon=0.2) and policy.name == "epsilon-greedy:epsilon=0.2"
+    with pytest.raises(ValueError, match="epsilon must be above 0 and at most 1, but got epsilon=2"):
+        example.EpsilonGreedy(epsilon=2)
+
+    random = np.random.default_rng(0)
+    losses, arms = random.normal(size=100) * 2e307, random.integers(3, size=100)
+    rows = forced(policy, arms, losses, 3)
+    assert same_bits(rows, forced_interpreted(policy, arms, losses, 3))
+    assert (rows > 0).all()
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, atol=1e-12)
+    table = random.normal([0.0, 1.0, 2.0], 1.0, size=(1000, 3))
+    mine, uniform = umab.simulate([policy, "uniform"], table, n_trials=50)
+    assert mine.mean[-1] + 10 * mine.se[-1] < uniform.mean[-1] - 10 * uniform.se[-1]
+    learner = umab.Learner(policy, 3, seed=0)
+    assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()

@@ -1,0 +1,142 @@
+"""Tables of losses: what is read, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import umab
+
+TABLE = np.array([[1.0, -2.0, 3.5], [0.0, 1e300, -4.0]])
+NAMES = ("x", "y", "z")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TABLE,
+        TABLE.tolist(),
+        np.asfortranarray(TABLE),
+        np.repeat(TABLE, 2, axis=0)[::2],
+        TABLE.astype(object),
+        umab.Losses.of(TABLE),
+    ],
+)
+def test_arrays_and_lists(data: Any) -> None:
+    losses = umab.Losses.of(data)
+    assert losses.table.tolist() == TABLE.tolist()
+    assert losses.table.flags.c_contiguous and losses.table.dtype == np.float64
+    assert losses.arms == ("0", "1", "2") and (losses.n_rounds, losses.n_arms) == (2, 3)
+    assert losses.digest == umab.Losses.of(TABLE).digest
+
+
+def test_whole_numbers_and_small_floats_become_doubles() -> None:
+    for kind in (np.int8, np.uint16, np.float32, bool):
+        assert umab.Losses.of(np.array([[0, 1]], dtype=kind)).table.tolist() == [[0.0, 1.0]]
+
+
+def test_frames_and_files_name_the_arms(tmp_path: Path) -> None:
+    pandas, polars = pd.DataFrame(TABLE, columns=list(NAMES)), pl.DataFrame(TABLE, schema=list(NAMES))
+    polars.write_csv(tmp_path / "losses.csv")
+    polars.write_parquet(tmp_path / "losses.parquet")
+    for data in (pandas, polars, tmp_path / "losses.csv", str(tmp_path / "losses.parquet")):
+        losses = umab.Losses.of(data)
+        assert losses.arms == NAMES
+        assert losses.digest == umab.Losses.of(TABLE).digest
+    assert umab.Losses.of(tmp_path / "losses.csv").source == str(tmp_path / "losses.csv")
+    assert umab.Losses.of(pd.DataFrame({1: [1], 2: [2.5]})).arms == ("1", "2")
+
+
+def test_simulate_takes_frames_and_paths(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"a": [1.0, 2.0], "b": [2, 1]})
+    frame.write_csv(tmp_path / "losses.csv")
+    results = [umab.simulate("umab-nn", data, n_trials=5) for data in (frame, tmp_path / "losses.csv")]
+    assert results[0].provenance["losses"]["arms"] == ["a", "b"]
+    assert results[0].final_regret.tolist() == results[1].final_regret.tolist()
+
+
+def test_the_digest_tells_tables_apart() -> None:
+    others = [TABLE * 2, TABLE[:1], TABLE.reshape(3, 2), TABLE[:, ::-1]]
+    assert len({umab.Losses.of(each).digest for each in (TABLE, *others)}) == 5
+
+
+def test_nobody_changes_a_table_behind_our_back() -> None:
+    mine = TABLE.copy()
+    losses = umab.Losses.of(mine)
+    mine[0, 0] = 99.0
+    assert losses.table[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        losses.table[0, 0] = 99.0
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "rounds × arms, but got 1 dimension"),
+        ([[]], "must have a round and an arm, but got 1 rounds of 0 arms"),
+        (np.empty((0, 3)), "must have a round and an arm, but got 0 rounds of 3 arms"),
+        ([1.0, 2.0], "rounds × arms, but got 1 dimension"),
+        (np.zeros((2, 2, 2)), "rounds × arms, but got 3 dimension"),
+        (5.0, "rounds × arms, but got 0 dimension"),
+        ([[1.0, 2.0], [3.0]], "rows of equal length"),
+        ([[1.0, "2"]], "losses must be numbers, but got '2' in row 0, column 1"),
+        ([[1.0, None]], "losses must be numbers, but got None in row 0, column 1"),
+        ([[1.0, 2j]], "losses must be numbers, but got 2j in row 0, column 1"),
+        (np.array([["1", "2"]]), "losses must be numbers, but got '1' in row 0, column 0"),
+        ([[1.0, 10**400]], "losses must be numbers, but got 1000"),
+        (None, "losses must be a table of numbers"),
+        ({"a": 1}, "losses must be a table of numbers"),
+        ([[1.0, float("nan")]], r"losses must be finite, but got loss=nan in row 0 of arm '1'"),
+        ([[1.0], [float("-inf")]], r"losses must be finite, but got loss=-inf in row 1 of arm '0'"),
+        (pd.DataFrame({"a": [1.0], "b": ["many"]}), "losses must be numbers, but got 'many' in row 0 of arm 'b'"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "names of arms must differ, but 'a' is there 2 times"),
+        (pd.DataFrame({"a": [1.0, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'a'"),
+        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "losses must be .* in row 1 of arm 'a'"),
+        (pl.DataFrame({"a": [1, 2], "b": [1, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'b'"),
+        (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "losses must be numbers, but got 'x' in row 0 of arm 'b'"),
+    ],
+)
+def test_bad_tables_are_refused(data: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.simulate("uniform", data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("losses.txt", "a,b\n1,2\n", r"must end in \.csv or \.parquet, but got '.*losses\.txt'"),
+        ("losses.csv", "", "cannot read losses from '.*losses.csv'"),
+        ("losses.csv", "a,b\n", "but got 0 rounds of 2 arms"),
+        ("losses.csv", "a,b\n1,2\n3,4,5\n", "cannot read losses from '.*losses.csv'"),
+        ("losses.csv", "a,b\n1,two\n", "losses must be numbers, but got 'two' in row 0 of arm 'b'"),
+        ("losses.parquet", "not parquet", "cannot read losses from '.*losses.parquet'"),
+    ],
+)
+def test_bad_files_are_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.Losses.of(tmp_path / name)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError, match=r"no file of losses at 'nowhere\.csv'"):
+        umab.Losses.of("nowhere.csv")
+
+
+def test_a_missing_extra_says_what_to_run(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").write_text("a,b\n1,2\n")
+    program = (
+        "import sys; sys.modules['polars'] = None\n"
+        "import umab\n"
+        f"try: umab.Losses.of({str(tmp_path / 'losses.csv')!r})\n"
+        "except ImportError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "reading files of losses needs polars; in a checkout run: pip install -e '.[data]'\n"

@@ -1,0 +1,218 @@
+"""Many trials: regret, streams, threads, summaries."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+from helpers import Array, same_bits
+from umab.engine import simulate as simulate_module
+
+LOSSES = np.random.default_rng(0).normal(size=(400, 4)) + np.array([0.0, 0.3, 0.6, 0.9])
+LARGEST = np.finfo(float).max
+
+
+def plain_regret(losses: Array, arms: Any) -> Array:
+    """Return R_t as it is defined, in NumPy."""
+    seen = np.take_along_axis(losses[None], np.asarray(arms, dtype=int)[:, :, None], axis=2)[:, :, 0]
+    return np.asarray(seen.cumsum(axis=1) - losses.cumsum(axis=0).min(axis=1))
+
+
+def test_regret_is_the_loss_of_the_arms_less_that_of_the_best() -> None:
+    result = umab.simulate(umab.UMABG(), LOSSES, n_trials=70, seed=1)
+    assert result.regret.shape == result.arms.shape == (70, 400)
+    assert result.arms.dtype == np.uint8
+    np.testing.assert_allclose(result.regret, plain_regret(LOSSES, result.arms), atol=1e-11)
+    assert same_bits(result.final_regret, result.regret[:, -1].copy())
+    np.testing.assert_allclose(result.mean, result.regret.mean(axis=0), atol=1e-11)
+    np.testing.assert_allclose(result.sd, result.regret.std(axis=0, ddof=1), atol=1e-11)
+    np.testing.assert_allclose(result.se, result.regret.std(axis=0, ddof=1) / np.sqrt(70), atol=1e-11)
+    assert result.n_trials == 70
+
+
+def test_expected_regret_is_that_of_the_distributions() -> None:
+    result = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=3, seed=1, expected=True)
+    learner = umab.Learner(umab.UMABG(rate=4.0), 4, seed=1)
+    total, rows = 0.0, []
+    for row in LOSSES:
+        total += learner.probabilities() @ row
+        rows.append(total)
+        choice = learner.select()
+        learner.update(choice, row[choice.index])
+    np.testing.assert_allclose(result.regret[0], rows - LOSSES.cumsum(axis=0).min(axis=1), atol=1e-11)
+
+
+def test_expected_and_sampled_regret_have_the_same_mean() -> None:
+    """Within four standard errors of the paired differences, which are not all alike."""
+    n_trials = 2000
+    sampled, expected = (
+        umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=n_trials, expected=each, keep="summary")
+        for each in (False, True)
+    )
+    gap = sampled.final_regret - expected.final_regret
+    error = gap.std(ddof=1) / np.sqrt(n_trials)
+    assert error > 0.0
+    assert abs(gap.mean()) < 4.0 * error
+
+
+def test_no_bit_depends_on_the_threads() -> None:
+    results = [umab.simulate(umab.UMABG(), LOSSES, n_trials=150, n_threads=n) for n in (1, 2, 5)]
+    for other in results[1:]:
+        for name in ("regret", "final_regret", "mean", "sd"):
+            assert same_bits(getattr(results[0], name), getattr(other, name))
+        assert (results[0].arms == other.arms).all()
+
+
+def test_a_summary_is_the_summary_of_all() -> None:
+    everything = umab.simulate("umab-g-a", LOSSES, n_trials=150)
+    summary = umab.simulate("umab-g-a", LOSSES, n_trials=150, keep="summary", n_threads=1)
+    for name in ("final_regret", "mean", "sd", "se"):
+        assert same_bits(getattr(everything, name), getattr(summary, name))
+    for name in ("regret", "arms"):
+        with pytest.raises(AttributeError, match="simulate with keep='all'"):
+            getattr(summary, name)
+
+
+def test_a_trial_draws_the_same_whatever_runs_beside_it() -> None:
+    few = umab.simulate("umab-g-a", LOSSES, n_trials=5, seed=9)
+    many, uniform = umab.simulate(["umab-g-a", "uniform"], LOSSES, n_trials=100, seed=9)
+    assert (few.arms == many.arms[:5]).all() and same_bits(few.regret, many.regret[:5].copy())
+    # Uniform shows the uniforms themselves: trial i draws from its own stream.
+    for trial in (0, 1, 99):
+        stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9, spawn_key=(trial,))))
+        assert (uniform.arms[trial] == (stream.random(400) * 4).astype(int)).all()
+    assert not (umab.simulate("umab-g-a", LOSSES, n_trials=5, seed=10).arms == few.arms).all()
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 399, 400])
+def test_long_runs_in_pieces_are_the_same_runs(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40)
+    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", pieces)
+    assert same_bits(umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40).regret, whole.regret)
+
+
+def test_the_horizon_is_filled_in_unless_given() -> None:
+    losses = LOSSES * 4.0
+    filled = umab.simulate("umab-g:rate=4", losses, n_trials=20)
+    assert filled.policy == "umab-g:rate=4"
+    assert filled.provenance["parameters"]["horizon"] == 400
+    assert same_bits(umab.simulate("umab-g:horizon=400,rate=4", losses, n_trials=20).regret, filled.regret)
+    assert not same_bits(umab.simulate("umab-g:horizon=1,rate=4", losses, n_trials=20).regret, filled.regret)
+
+
+def test_a_large_offset_costs_no_digits() -> None:
+    offset = 2.0**40
+    losses = np.round(LOSSES * 2**10) / 2**10  # so that adding the offset is exact
+    plain, shifted = (
+        umab.simulate("uniform", table, n_trials=50, expected=expected)
+        for expected in (False,)
+        for table in (losses, losses + offset)
+    )
+    assert same_bits(plain.regret, shifted.regret)
+
+
+@pytest.mark.parametrize("size", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
+def test_regret_at_any_scale(size: float) -> None:
+    """Sums and squares neither overflow nor vanish: a power of two changes no digit of mean, sd and regret."""
+    plain, scaled = (umab.simulate("umab-nn", np.abs(LOSSES) * each, n_trials=50) for each in (1.0, size))
+    for name in ("regret", "mean", "sd", "final_regret"):
+        assert same_bits(getattr(plain, name) * size, getattr(scaled, name))
+
+
+def test_the_largest_doubles() -> None:
+    losses = np.array([[LARGEST, -LARGEST, 5e-324]] * 3)
+    result = umab.simulate("umab-g-a", losses, n_trials=40)
+    exact = [sum(Fraction(losses[t, arm]) for t, arm in enumerate(row)) + 3 * Fraction(LARGEST) for row in result.arms]
+    for value, right in zip(result.final_regret, exact, strict=True):
+        beyond = right >= 2**1024 - 2**970  # from here on a double rounds up to infinity
+        assert value == (np.inf if beyond else float(right))
+    assert not np.isnan(result.regret).any()
+
+
+def test_one_trial_one_round_one_arm() -> None:
+    result = umab.simulate("umab-g-a", [[-3.0]], n_trials=1)
+    assert result.regret.tolist() == [[0.0]] and result.mean.tolist() == [0.0]
+    assert np.isnan(result.sd).all() and np.isnan(result.se).all()
+    assert repr(result) == "Result(umab-g-a: regret 0 after 1 rounds, 1 trials)"
+
+
+@pytest.mark.parametrize("n_arms", [256, 257])
+def test_arms_are_kept_in_the_smallest_type(n_arms: int) -> None:
+    result = umab.simulate("uniform", np.zeros((2000, n_arms)), n_trials=1)
+    assert result.arms.dtype == (np.uint8 if n_arms == 256 else np.uint16)
+    assert result.arms.max() == n_arms - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_trials": 0}, "n_trials must be at least 1, but got n_trials=0"),
+        ({"n_trials": 2.5}, "n_trials must be a whole number, but got n_trials=2.5"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": None}, "seed must be a whole number"),
+        ({"keep": "some"}, "keep must be one of 'all', 'summary', but got keep='some'"),
+        ({"n_threads": 0}, "n_threads must be at least 1"),
+        ({"policies": 7}, "a policy must be one of umab's or its name, but got 7"),
+        ({"policies": [umab.UMABG]}, "a policy must be one of umab's or its name"),
+        ({"policies": "umab-z"}, "a policy must be one of"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.simulate(options.pop("policies", "uniform"), LOSSES, **options)
+
+
+def test_a_loss_outside_the_range_is_located() -> None:
+    losses = np.ones((10, 3))
+    losses[7, 2] = -0.5
+    with pytest.raises(ValueError, match=r"at least 0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; use UMABG"):
+        umab.simulate(umab.UMABNN(), losses)
+
+
+def test_provenance_says_what_the_numbers_depend_on() -> None:
+    result = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=3, seed=8)
+    about = result.provenance
+    assert about["policy"] == "umab-g-a:rate=4" and about["parameters"]["rate"] == 4.0
+    assert (about["seed"], about["n_trials"], about["expected"]) == (8, 3, False)
+    assert about["losses"]["sha256"] == umab.Losses.of(LOSSES).digest
+    assert about["versions"].keys() == {"umab", "python", "numpy", "numba"}
+
+
+@pytest.mark.parametrize("keep", ["all", "summary"])
+def test_results_save_and_load(keep: Any, tmp_path: Path) -> None:
+    result = umab.simulate("umab-g-a", LOSSES, n_trials=30, keep=keep)
+    result.save(tmp_path / "run.v1")
+    assert {path.name for path in tmp_path.iterdir()} == {"run.v1.npz", "run.v1.json"}
+    for path in ("run.v1", "run.v1.npz", "run.v1.json"):
+        loaded = umab.Result.load(tmp_path / path)
+        assert (loaded.policy, loaded.provenance) == (result.policy, result.provenance)
+        for name in ("mean", "sd", "final_regret", *(("regret", "arms") if keep == "all" else ())):
+            assert same_bits(getattr(loaded, name), getattr(result, name))
+    if keep == "summary":
+        with pytest.raises(AttributeError, match="only a summary"):
+            _ = loaded.regret
+
+
+def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    umab.simulate("uniform", LOSSES, n_trials=3).save(path)
+    arrays, about = (tmp_path / name for name in ("run.npz", "run.json"))
+    whole, text = arrays.read_bytes(), about.read_text()
+    arrays.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"run\.npz' is not a complete saved result"):
+        umab.Result.load(path)
+    arrays.write_bytes(whole)
+    about.write_text(text[: len(text) // 2])
+    with pytest.raises(ValueError, match=r"run\.json' is not a complete saved result"):
+        umab.Result.load(path)
+    about.write_text(text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(ValueError, match="version 2 of the format; this umab knows up to 1"):
+        umab.Result.load(path)
+    about.write_text("{}")
+    with pytest.raises(ValueError, match="is not a saved result"):
+        umab.Result.load(path)
