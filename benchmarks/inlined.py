@@ -8,7 +8,7 @@ from typing import Any
 import numba
 
 FLOOR = 2.0**-1000
-CEILING = 2.0**1000
+SMALLEST_PROPENSITY = 2.0**-900
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[untyped-decorator]
@@ -57,8 +57,8 @@ def run(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret:
             raised_sum = square_sum + corrected
             square_sum_error = (raised_sum - square_sum) - corrected
             square_sum = raised_sum
-            estimate = scaled / max(p[arm], FLOOR)
-            loss_sums[arm] = max(-CEILING, min(CEILING, loss_sums[arm] + estimate))
+            estimate = scaled / max(p[arm], SMALLEST_PROPENSITY)
+            loss_sums[arm] += estimate
             eta = rate * math.sqrt(n / (n * (clip * unit) * (clip * unit) + square_sum))
 
             lowest = loss_sums[0]
@@ -106,7 +106,7 @@ def run(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret:
             for k in range(n_arms):
                 p[k] = max(1.0 / (p[k] + shift), FLOOR)
 
-            exploration_cost = max(-CEILING, min(CEILING, exploration_cost + abs(estimate * offsets[arm])))
+            exploration_cost += abs(estimate * offsets[arm])
             rho = 1.0 / (2.0 * n * n + math.sqrt(2.0 * exploration_cost) / math.sqrt(unit))
             top = 0
             for k in range(1, n_arms):

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdint.h>
 
-static const double FLOOR = 0x1p-1000, CEILING = 0x1p1000;
+static const double FLOOR = 0x1p-1000, SMALLEST_PROPENSITY = 0x1p-900;
 
 static double larger(double a, double b) { return b > a ? b : a; }
 static double smaller(double a, double b) { return b < a ? b : a; }
@@ -111,12 +111,12 @@ void run(int64_t n_trials, int64_t n_rounds, int64_t n_arms, const double *unifo
             double corrected = scaled * scaled - square_sum_error, raised = square_sum + corrected;
             square_sum_error = (raised - square_sum) - corrected;
             square_sum = raised;
-            double estimate = scaled / larger(p[arm], FLOOR);
-            loss_sums[arm] = larger(-CEILING, smaller(CEILING, loss_sums[arm] + estimate));
+            double estimate = scaled / larger(p[arm], SMALLEST_PROPENSITY);
+            loss_sums[arm] += estimate;
             double scaled_clip = clip * unit;
             log_barrier(loss_sums, n_arms, rate * sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), p);
 
-            exploration_cost = larger(-CEILING, smaller(CEILING, exploration_cost + fabs(estimate * offsets[arm])));
+            exploration_cost += fabs(estimate * offsets[arm]);
             explore(p, n_arms, 1 / (2 * n * n + sqrt(2 * exploration_cost) / sqrt(unit)), offsets);
         }
     }

@@ -11,13 +11,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
 import umab
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
 from umab.simplex import Vector
+from umab.testing import check_policy
 
 SOURCE = Path(umab.__file__).parent
 
@@ -64,9 +66,9 @@ def test_the_cache_outlives_a_process_and_never_returns_old_code(tmp_path: Path)
 
     # A change of the policy itself, of a function that it calls, and of a constant that such a function uses.
     for name, old, new in [
-        ("policies/umab_nn.py", "2.0 * math.sqrt", "3.0 * math.sqrt"),
-        ("simplex.py", "max(1.0 / (p[k] + shift), FLOOR)", "max(2.0 / (p[k] + shift), FLOOR)"),
-        ("numerics.py", "FLOOR = 2.0**-1000", "FLOOR = 0.30000000"),
+        ("algorithms/umab_nn.py", "2.0 * math.sqrt", "3.0 * math.sqrt"),
+        ("simplex.py", "if uniform < cumulative", "if uniform > cumulative"),
+        ("numerics.py", "SMALLEST_PROPENSITY = 2.0**-900", "SMALLEST_PROPENSITY = 0.9000000"),
     ]:
         path = tmp_path / "umab" / name
         edit(path, old, new)
@@ -75,6 +77,40 @@ def test_the_cache_outlives_a_process_and_never_returns_old_code(tmp_path: Path)
         assert changed["regret"] != first["regret"], name
         edit(path, new, old)
         assert run_copy(tmp_path, **nocache) == {"regret": first["regret"], **warm}, name
+
+
+def test_the_cache_serves_policies_that_are_written_in_a_script(tmp_path: Path) -> None:
+    script = (
+        NOTEBOOK
+        + """
+import umab
+from umab.engine.compiled import simulation_kernel
+umab.simulate(Counter(), [[1.0, 2.0]], n_trials=1)
+print(sum(simulation_kernel(Counter()).stats.cache_hits.values()))
+"""
+    )
+    hits = [run_python(script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2)]
+    assert hits == ["0\n", "1\n"]
+
+
+def test_which_of_two_functions_a_name_stands_for_is_a_part_of_the_digest() -> None:
+    first, second = compile_and_sum("half"), compile_and_sum("double")
+    assert (first, second) == (1.0, 2.5)
+
+
+def compile_and_sum(step: str) -> Any:
+    names: dict[str, Any] = {"__name__": "two", "Mine": Mine, "State": State}
+    text = (
+        "half = lambda x: x * 0.5\ndouble = lambda x: x * 2.0\nstep = STEP\n"
+        "class Two(Mine):\n"
+        "    @staticmethod\n"
+        "    def update(state, arm, loss, probability):\n"
+        "        return State(state.probabilities, half(loss) + 0.0 * double(loss) + step(loss))\n"
+    )
+    exec(text.replace("STEP", step), names)
+    learner = umab.Learner(names["Two"](), 2)
+    learner.update(0, 1.0)
+    return learner._layout.unpack(learner._buffer).played
 
 
 def test_without_the_compiler_the_results_are_the_same(tmp_path: Path) -> None:
@@ -180,3 +216,123 @@ def test_what_cannot_be_compiled_soundly_is_refused_in_words() -> None:
             umab.Learner(policy, 2)
     with pytest.raises(TypeError, match="state must be a NamedTuple of fields of type float or"):
         umab.Learner(Shapeless(), 2)
+
+
+NOTEBOOK = """
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+from umab import Policy
+from umab.simplex import Vector
+
+FACTOR = 1.0
+
+
+class State(NamedTuple):
+    probabilities: Vector
+    total: float
+
+
+def weigh(loss: float) -> float:
+    return FACTOR * loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter(Policy):
+    def init(self, n_arms: int) -> State:
+        return State([1.0 / n_arms] * n_arms, 0.0)
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        return State(state.probabilities, state.total + weigh(loss))
+"""
+
+
+def test_what_is_defined_anew_in_a_notebook_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = ModuleType("notebook")
+    monkeypatch.setitem(sys.modules, "notebook", notebook)
+    exec(NOTEBOOK, notebook.__dict__)
+    policy = notebook.Counter()
+
+    def total() -> Any:
+        learner = umab.Learner(policy, 2)
+        learner.update(0, 1.0)
+        umab.simulate(policy, [[1.0, 1.0]], n_trials=1)
+        return learner._layout.unpack(learner._buffer).total
+
+    assert total() == 1.0
+    notebook.FACTOR = 5.0  # type: ignore[attr-defined]
+    assert total() == 5.0
+    exec("def weigh(loss: float) -> float:\n    return loss + 1.0", notebook.__dict__)
+    assert total() == 2.0
+    notebook.FACTOR = 7.0  # type: ignore[attr-defined]  # of no use any more
+    assert total() == 2.0
+    exec(NOTEBOOK, notebook.__dict__)
+    policy = notebook.Counter()
+    assert total() == 1.0
+
+
+class NotStatic(Mine):
+    def update(state: State, arm: int, loss: float, probability: float) -> State:  # type: ignore[override, misc]
+        return state
+
+
+class Allocates(Mine):
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        return State([p for p in state.probabilities], state.played)
+
+
+class TooLong(Mine):
+    def init(self, n_arms: int) -> Any:
+        return TwoVectors([1.0 / n_arms] * n_arms, [0.0] * (n_arms + 1))
+
+    @staticmethod
+    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+        return state
+
+
+class TwoVectors(NamedTuple):
+    probabilities: Vector
+    weights: Vector
+
+
+class OffByOne(Mine):
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        state.probabilities[arm + 1] += 0.0
+        return state
+
+
+class NotADistribution(Mine):
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        state.probabilities[arm] += 0.5
+        return state
+
+
+def test_common_mistakes_are_named() -> None:
+    with pytest.raises(TypeError, match="update must be a static method, but that of NotStatic is not"):
+        umab.Learner(NotStatic(), 2)
+    with pytest.raises(TypeError, match=r"the update of Allocates cannot be compiled.*the rules for it are in"):
+        umab.Learner(Allocates(), 2)
+    with pytest.raises(ValueError, match=r"one number an arm, but got lengths \{'probabilities': 3, 'weights': 4\}"):
+        umab.Learner(TooLong(), 3)
+    with pytest.raises(ArithmeticError, match=r"must leave positive probabilities that sum to 1.*check_policy"):
+        umab.simulate(NotADistribution(), [[0.0, 1.0]], n_trials=1)
+
+
+def test_check_policy_finds_what_compiled_code_hides() -> None:
+    for policy in ("umab-nn", umab.UMABG(rate=1e300), umab.UMABG(initial_scale=5e-324), "umab-g", Mine()):
+        check_policy(policy)
+    with pytest.raises(IndexError):
+        check_policy(OffByOne())
+    with pytest.raises(ArithmeticError, match="must leave positive probabilities"):
+        check_policy(NotADistribution())
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e300])
+@pytest.mark.parametrize("initial_scale", [5e-324, 1e-300, 1e300, 1.7e308])
+@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none"])
+def test_any_parameters_are_survived(rate: float, initial_scale: float, exploration: Any) -> None:
+    check_policy(umab.UMABG(rate=rate, initial_scale=initial_scale, exploration=exploration))

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
-from helpers import POLICIES, deaf, forced, forced_interpreted, legal, same_bits
+from helpers import POLICIES, deaf, same_bits
+from umab.algorithms.base import Policy
 from umab.engine.interpreted import play
-from umab.policies.base import Policy
+from umab.testing import EXTREMES, forced, forced_interpreted
+from umab.testing import legal_losses as legal
 
 every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 seeds = st.integers(0, 2**32 - 1)
@@ -48,8 +50,7 @@ def test_learner_simulation_and_plain_python_draw_and_decide_alike(policy: Polic
     losses = scale * legal(policy, np.random.default_rng(1).normal([0.0, 0.5, 1.0, 1.5], size=(300, 4)))
     result = umab.simulate(policy, losses, n_trials=2, seed=5)
     learner = umab.Learner(policy, 4, seed=5)
-    uniforms = np.random.Generator(np.random.PCG64(np.random.SeedSequence(5, spawn_key=(0,)))).random(300)
-    for t, round in enumerate(play(policy, losses.tolist(), uniforms.tolist())):
+    for t, round in enumerate(play(policy, losses, seed=5)):
         choice = learner.select()
         assert (choice.index, choice.probability) == (round.arm, round.probability)
         assert round.arm == result.arms[0, t]
@@ -167,9 +168,6 @@ def test_a_refused_update_changes_nothing(policy: Policy, loss: object) -> None:
     learner.update(choice, 1.0)  # and the choice is still good
 
 
-EXTREMES = np.array([1e308, 5e-324, -1e308, -5e-324, 0.0, 1.0, -1.0, 1e-308, 1e154, -1e-154, np.finfo(float).max])
-
-
 @every_policy
 @pytest.mark.parametrize("pattern", ["mixed", "by arm", "rare"])
 def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, pattern: str) -> None:
@@ -184,11 +182,10 @@ def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, patt
         table = np.where(random.random((997, 3)) < 0.01, 1e308, 5e-324)
     rows = legal(policy, table).tolist()
     learner = umab.Learner(policy, 3, seed=0)
-    start = learner._layout.start_of("probabilities", 3)
     for t in range(n_rounds):
         choice = learner.select()
         learner.update(choice, rows[t % 997][choice.index])
-        p, q, r = learner._buffer[start : start + 3].tolist()
+        p, q, r = learner._probabilities.tolist()
         assert p > 0.0 and q > 0.0 and r > 0.0 and abs(p + q + r - 1.0) < 1e-12, (t, p, q, r)
     assert np.isfinite(learner._buffer).all()
 

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_arms_are_a_number_or_labels() -> None:
         ([None, "a"], "must be a string or a number"),
         ([True, "a"], "must be a string or a number"),
         ([float("nan")], "must be finite"),
+        ({"a", "b"}, "arms must be a number or a sequence of labels"),
         (None, "arms must be a number or a sequence of labels"),
     ],
 )
@@ -72,7 +74,9 @@ def test_bad_policies_and_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match=r"umab-g must know the horizon.*horizon=1000.*'adaptive' or 'anytime'"):
         umab.Learner(umab.UMABG(exploration="fixed"), 3)
     umab.Learner(umab.UMABG(exploration="fixed", horizon=10), 3)
-    with pytest.raises(TypeError, match="a policy must be one of umab's or its name"):
+    with pytest.raises(
+        TypeError, match=r"a policy must be a umab\.Policy or the name of one.*did you mean UMABG\(\)\?"
+    ):
         umab.Learner(umab.UMABG, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seed must be at least 0, but got seed=-1"):
         umab.Learner("uniform", 3, seed=-1)
@@ -115,7 +119,7 @@ def test_choices_that_are_used_unknown_or_changed_are_refused() -> None:
     learner.update(used, 1.0)
     before = learner.to_json()
     for choice, message in [
-        (used, "for id=0 it was used before"),
+        (used, "it was used before"),
         (open_choice._replace(id=5), "for id=5 this learner has not made it"),
         (open_choice._replace(id="1"), "for id='1' this learner has not made it"),  # type: ignore[arg-type]
         (open_choice._replace(probability=0.1), "a choice must come back unchanged"),
@@ -218,8 +222,9 @@ def changed(**changes: Any) -> str:
         (changed(state={}), "state has"),
         (changed(state=None), "must be as it was written"),
         (changed(random={"bit_generator": "MT19937"}), "must be as it was written"),
-        (changed(next_id=-1), "next_id must be at least 0"),
+        (changed(next_id=-1), "next_id must be at least"),
         (changed(outstanding=[[1, 2]]), "must be as it was written"),
+        (changed(version=True), "must be of version 1 or older, but got version=True"),
     ],
 )
 def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
@@ -235,11 +240,100 @@ def test_json_with_a_part_missing_is_refused(key: str) -> None:
         umab.Learner.from_json(json.dumps(saved))
 
 
-def test_state_that_is_not_finite_is_refused() -> None:
-    saved = json.loads(played(5).to_json())
-    saved["state"]["clip"] = float("nan")
-    with pytest.raises(ValueError, match="not finite"):
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("state", "clip"), float("nan"), "not finite"),
+        (("state", "clip"), 10**400, "must be as it was written"),
+        (("state", "clip"), "much", "must be as it was written"),
+        (("state", "probabilities"), [0.5, 0.5, -0.5], "must leave positive probabilities"),
+        (("state", "probabilities"), [0.5, 0.5, 0.5], "must leave positive probabilities"),
+        (("state", "offsets"), [0.0], "one number an arm"),
+        (("random", "state", "state"), -1, "must be as it was written"),
+        (("outstanding", 0, 0), "b", "cannot be"),
+        (("outstanding", 0, 1), 3, "index must be at most 2"),
+        (("outstanding", 0, 1), -1, "index must be at least 0"),
+        (("outstanding", 0, 1), 0.5, "index must be a whole number"),
+        (("outstanding", 0, 2), 0.0, "probability must be above 0"),
+        (("outstanding", 0, 3), "7", "id must be a whole number"),
+        (("outstanding", 0, 3), 2**52, "id must be at most"),
+    ],
+)
+def test_a_saved_learner_that_was_tampered_with_is_refused(path: tuple[Any, ...], value: Any, message: str) -> None:
+    learner = played(5)
+    while learner.select().arm != "c":
+        pass
+    saved = json.loads(learner.to_json())
+    saved["outstanding"] = saved["outstanding"][-1:]
+    umab.Learner.from_json(json.dumps(saved))
+    place = saved
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    with pytest.raises(ValueError, match=message):
         umab.Learner.from_json(json.dumps(saved))
+
+
+def test_the_choice_of_another_learner_is_refused() -> None:
+    mine, other = umab.Learner("uniform", 1), umab.Learner("uniform", 1)
+    mine.select()
+    with pytest.raises(ValueError, match="this learner has not made it"):
+        mine.update(other.select(), 1.0)
+
+
+def test_an_interrupt_finds_an_update_done_or_not_begun() -> None:
+    """A signal that raises, as Ctrl-C does, may come at any moment."""
+    learner = umab.Learner("umab-g-a", 2, seed=0)
+    n_updates = 0
+
+    class Interrupt(Exception):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(2000):
+            choice = learner.select()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 20e-6)
+                while True:
+                    learner.update(choice, 1.0)
+                    choice = learner.select()
+            except Interrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            done = round(state_of(learner).round) - 1
+            assert learner._next_id - learner._first_id == done + len(learner.outstanding)
+            n_updates = max(n_updates, done)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert n_updates > 100
+
+
+def test_a_signal_handler_may_save_a_learner_in_use() -> None:
+    learner = umab.Learner("umab-g-a", 2, seed=0)
+    saved: list[str] = []
+    previous = signal.signal(signal.SIGALRM, lambda *_: saved.append(learner.to_json()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+        while len(saved) < 20:
+            learner.update(learner.select(), 1.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    for each in saved:
+        umab.Learner.from_json(each)
+
+
+def test_a_save_through_a_link_keeps_the_link(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    played(3).save(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert umab.Learner.load(tmp_path / "real.json").to_json() == played(3).to_json()
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*nowhere' to write 'x\.json' to"):
+        played(3).save(tmp_path / "nowhere" / "x.json")
 
 
 def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,6 +396,6 @@ def test_threads_share_a_learner() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(ids) == list(range(n_threads * n_each))
+    assert sorted(ids) == list(range(min(ids), min(ids) + n_threads * n_each))
     assert learner.outstanding == ()
     assert state_of(learner).round == n_threads * n_each + 1

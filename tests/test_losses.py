@@ -100,6 +100,11 @@ def test_nobody_changes_a_table_behind_our_back() -> None:
         (pd.DataFrame({"a": [1.0, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'a'"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "losses must be .* in row 1 of arm 'a'"),
         (pl.DataFrame({"a": [1, 2], "b": [1, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'b'"),
+        (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), "losses must all be there, but .* masked"),
+        (np.array([["2020-01-01"]], dtype="datetime64[ns]"), "losses must be a table of numbers"),
+        (np.array([[np.timedelta64(5, "ns")]]), "losses must be a table of numbers"),
+        (np.array([[1 + 2j]]), r"losses must be numbers, but got \(1\+2j\)"),
+        (pl.DataFrame({"a": [1, 2], "": [1, 2]}), "every arm must have a name, but column 1 has none"),
         (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "losses must be numbers, but got 'x' in row 0 of arm 'b'"),
     ],
 )
@@ -115,6 +120,9 @@ def test_bad_tables_are_refused(data: Any, message: str) -> None:
         ("losses.csv", "", "cannot read losses from '.*losses.csv'"),
         ("losses.csv", "a,b\n", "but got 0 rounds of 2 arms"),
         ("losses.csv", "a,b\n1,2\n3,4,5\n", "cannot read losses from '.*losses.csv'"),
+        ("losses.csv", ",a,b\n0,1,2\n", r"every arm must have a name, but column 0 has none.*index=False"),
+        ("losses.csv", "0.5,1.5\n1,2\n", "the first line .* must name the arms, but .* holds numbers: 0.5, 1.5"),
+        ("losses.csv", "a,a\n1,2\n", "the names of arms must differ, but 'a' is there 2 times"),
         ("losses.csv", "a,b\n1,two\n", "losses must be numbers, but got 'two' in row 0 of arm 'b'"),
         ("losses.parquet", "not parquet", "cannot read losses from '.*losses.parquet'"),
     ],
@@ -123,6 +131,12 @@ def test_bad_files_are_refused(name: str, content: str, message: str, tmp_path: 
     (tmp_path / name).write_text(content)
     with pytest.raises((ValueError, TypeError), match=message):
         umab.Losses.of(tmp_path / name)
+
+
+def test_whole_numbers_that_end_in_a_decimal(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").write_text("1,2\n" + "3,4\n" * 300 + "1.5,99999999999999999999\n")
+    losses = umab.Losses.of(tmp_path / "losses.csv")
+    assert losses.arms == ("1", "2") and losses.table[-1].tolist() == [1.5, 1e20]
 
 
 def test_a_file_that_is_not_there() -> None:

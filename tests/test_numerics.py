@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import umab
-from helpers import forced, same_bits, state_of
+from helpers import same_bits, state_of
 from umab import numerics
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
+from umab.testing import forced
 
 sizes = st.floats(allow_nan=False, allow_infinity=False).filter(lambda size: abs(size) >= 2.0**-1022)
 

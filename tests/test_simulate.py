@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 
 import umab
-from helpers import Array, same_bits
+from helpers import same_bits
 from umab.engine import simulate as simulate_module
+from umab.testing import Array
 
 LOSSES = np.random.default_rng(0).normal(size=(400, 4)) + np.array([0.0, 0.3, 0.6, 0.9])
 LARGEST = np.finfo(float).max
@@ -124,6 +127,36 @@ def test_regret_at_any_scale(size: float) -> None:
         assert same_bits(getattr(plain, name) * size, getattr(scaled, name))
 
 
+def test_a_large_loss_that_all_arms_share_hides_nothing() -> None:
+    for shared, small in ((1e308, 1e-20), (1.0, 1e-170)):
+        losses = np.vstack([[shared, shared], np.tile([0.0, small], (99, 1))])
+        result = umab.simulate("uniform", losses, n_trials=200)
+        np.testing.assert_allclose(result.final_regret, small * result.arms[:, 1:].sum(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(result.sd[-1], (result.final_regret / small).std(ddof=1) * small, rtol=1e-10)
+
+
+def test_ctrl_c_stops_soon() -> None:
+    """All 100,000 trials would take minutes; those under way are few, and stop at the end of their piece."""
+    losses = np.random.default_rng(0).random((20_000, 20))
+    umab.simulate("umab-nn", losses[:10], n_trials=1)
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        start = time.monotonic()
+        with pytest.raises(Interrupt):
+            umab.simulate("umab-nn", losses, n_trials=100_000, keep="summary")
+        assert time.monotonic() - start < 5.0
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+
+
 def test_the_largest_doubles() -> None:
     losses = np.array([[LARGEST, -LARGEST, 5e-324]] * 3)
     result = umab.simulate("umab-g-a", losses, n_trials=40)
@@ -157,8 +190,8 @@ def test_arms_are_kept_in_the_smallest_type(n_arms: int) -> None:
         ({"seed": None}, "seed must be a whole number"),
         ({"keep": "some"}, "keep must be one of 'all', 'summary', but got keep='some'"),
         ({"n_threads": 0}, "n_threads must be at least 1"),
-        ({"policies": 7}, "a policy must be one of umab's or its name, but got 7"),
-        ({"policies": [umab.UMABG]}, "a policy must be one of umab's or its name"),
+        ({"policies": 7}, r"a policy must be a umab\.Policy or the name of one, but got 7"),
+        ({"policies": [umab.UMABG]}, r"a policy must be a umab\.Policy.*did you mean UMABG\(\)\?"),
         ({"policies": "umab-z"}, "a policy must be one of"),
     ],
 )
@@ -204,7 +237,7 @@ def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     arrays, about = (tmp_path / name for name in ("run.npz", "run.json"))
     whole, text = arrays.read_bytes(), about.read_text()
     arrays.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"run\.npz' is not a complete saved result"):
+    with pytest.raises(ValueError, match=r"run\.npz' is not what was saved with '.*run\.json'"):
         umab.Result.load(path)
     arrays.write_bytes(whole)
     about.write_text(text[: len(text) // 2])

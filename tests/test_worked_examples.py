@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import reference
 import umab
-from helpers import Array, forced, forced_interpreted
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
+from umab.algorithms.umab_g import Exploration
+from umab.testing import Array, forced, forced_interpreted
 
 ARMS = [0, 1, 2, 0, 1, 0, 2]
 LOSSES = [0.5, -1.0, 5.0, -0.25, 2.5, -3.0, 0.75]
@@ -74,3 +76,41 @@ def test_anytime_exploration() -> None:
     assert 0 < first < 12
     np.testing.assert_allclose(anytime[:first], none[:first], rtol=0, atol=1e-15)
     np.testing.assert_allclose(anytime[first, 1], none[first, 1] + rho[first], rtol=1e-14)
+
+
+SCALES = {
+    "everyday": np.ones(150),
+    "growing": 1.2 ** np.arange(150.0),
+    "jumping": 10.0 ** np.random.default_rng(0).integers(-3, 4, size=150),
+    "tiny": np.full(150, 1e-6),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES.keys())
+@pytest.mark.parametrize("n_arms", [1, 2, 5])
+def test_umab_nn_against_its_definition(scale: Array, n_arms: int) -> None:
+    random = np.random.default_rng(n_arms)
+    losses, arms = scale * random.exponential(size=150), random.integers(n_arms, size=150)
+    right = reference.umab_nn(arms.tolist(), losses.tolist(), n_arms)
+    np.testing.assert_allclose(forced(umab.UMABNN(), arms, losses, n_arms), right, rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES.keys())
+@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none"])
+@pytest.mark.parametrize("n_arms", [2, 5])
+def test_umab_g_against_its_definition(scale: Array, exploration: Exploration, n_arms: int) -> None:
+    """Losses of both signs that favour one arm, at a rate of 4: they are clipped, and exploration is on."""
+    random = np.random.default_rng(n_arms)
+    arms = np.where(random.random(150) < 0.8, 0, random.integers(n_arms, size=150))
+    losses = scale * (random.normal(size=150) + np.where(arms == 0, -2.0, 1.0))
+    policy = umab.UMABG(exploration=exploration, rate=4.0, initial_scale=0.5, horizon=150)
+    right = reference.umab_g(
+        arms.tolist(),
+        losses.tolist(),
+        n_arms,
+        rate=4.0,
+        exploration=exploration,
+        initial_scale=0.5,
+        horizon=150,
+    )
+    np.testing.assert_allclose(forced(policy, arms, losses, n_arms), right, rtol=1e-10)

@@ -5,14 +5,14 @@ policies: `policies` lists them, and a policy's docstring says what it is good f
 """
 
 from umab._version import __version__
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import policies, policy, register
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.uniform import Uniform
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner
 from umab.losses import Losses
-from umab.policies.base import Policy
-from umab.policies.registry import policies, policy, register
-from umab.policies.umab_g import UMABG
-from umab.policies.umab_nn import UMABNN
-from umab.policies.uniform import Uniform
 from umab.results import Result
 
 __all__ = [

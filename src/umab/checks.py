@@ -33,13 +33,16 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
-def whole(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as an int of at least `least`."""
+def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """Return `value` as an int between `least` and `most`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be a whole number, but got {name}={value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, but got {name}={value!r}")
-    return int(value)
+    number = int(value)
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, but got {name}={number}")
+    if most is not None and number > most:
+        raise ValueError(f"{name} must be at most {most}, but got a larger number")
+    return number
 
 
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -53,8 +56,9 @@ def real(name: str, value: Any) -> float:
     """Return `value` as a float, which may be inf or nan."""
     if type(value) is float:
         return value
-    # Strings turn into floats too readily, and an array of one element is not a number.
-    if isinstance(value, (str, bytes, bytearray)) or getattr(value, "ndim", False):
+    # Strings and dates turn into floats too readily, and an array of one element is not a number.
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    if isinstance(value, (str, bytes, bytearray)) or kind not in "fiub" or getattr(value, "ndim", False):
         raise TypeError(f"{name} must be a number, but got {name}={value!r}")
     try:
         return float(value)

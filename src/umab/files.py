@@ -10,7 +10,9 @@ from pathlib import Path
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file so that a reader, or a crash at any moment, finds the old content or the new one, never a part."""
-    path = Path(path)
+    path = Path(path).resolve()  # a link stays a link, to the new content
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import numbers
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +17,12 @@ import numpy.typing as npt
 
 from umab import checks
 from umab._version import __version__
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy, can_be_named
 from umab.engine.compiled import online_kernels
-from umab.engine.layout import layout_of
+from umab.engine.layout import check_distribution, layout_of
+from umab.engine.streams import stream
 from umab.files import write_atomically
-from umab.policies.base import Policy
-from umab.policies.registry import is_registered
-from umab.policies.registry import policy as policy_named
 
 Label = str | int | float
 
@@ -33,16 +35,24 @@ _UNIFORMS_AT_ONCE = 256
 
 
 class Choice(NamedTuple):
-    """An arm that was drawn; hand it back with its loss. All four values survive JSON."""
+    """An arm that was drawn; hand it back with its loss. All four values survive JSON.
+
+    Attributes
+    ----------
+    arm
+        The label of the arm.
+    index
+        The position of the arm.
+    probability
+        With which probability it was drawn; needed to learn from it, now or later.
+    id
+        Which draw of this learner it is.
+    """
 
     arm: Label
-    """The label of the arm."""
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
-    """The position of the arm."""
     probability: float
-    """With which probability it was drawn, needed to learn from it, now or later."""
     id: int
-    """Which draw of this learner it is."""
 
 
 class Learner:
@@ -69,7 +79,7 @@ class Learner:
     >>> learner = umab.Learner(umab.UMABG(), arms=["small", "large", "remote"], seed=7)
     >>> choice = learner.select()
     >>> choice
-    Choice(arm='remote', index=2, probability=0.3333333333333333, id=0)
+    Choice(arm='remote', index=2, probability=0.3333333333333333, id=81832011890688)
     >>> learner.update(choice, loss=312.5)
     """
 
@@ -77,18 +87,18 @@ class Learner:
         if seed is not None:
             seed = checks.whole("seed", seed, least=0)
         self._set_up(policy, arms)
-        sequence = np.random.SeedSequence(seed, spawn_key=(0,))
-        self._random = np.random.PCG64(sequence)
-        self._buffer = self._layout.pack(self._policy.init(len(self._labels)))
+        self._random = stream(seed, trial=0)
+        self._start_from(self._policy.init(len(self._labels)))
         self._outstanding: dict[int, Choice] = {}
-        self._next_id = 0
+        # Learners count from different numbers, so that the choice of one is not taken for that of another.
+        origin = repr((self._random.state, self._policy.name, self._labels)).encode()
+        self._first_id = int.from_bytes(hashlib.sha256(origin).digest()[:2]) * 2**32
+        self._next_id = self._first_id
         self._refill()
 
     def _set_up(self, policy: Policy | str, arms: int | Sequence[Label]) -> None:
         """Set all that never changes."""
-        policy = policy_named(policy) if isinstance(policy, str) else policy
-        if not isinstance(policy, Policy):
-            raise TypeError(f"a policy must be one of umab's or its name, but got {policy!r}")
+        policy = as_policy(policy)
         if policy.needs_horizon:
             raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
         self._policy = policy
@@ -97,7 +107,7 @@ class Learner:
         self._lowest, self._highest = policy.loss_range
         self._layout = layout_of(policy)
         self._kernels = online_kernels(policy)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
 
     @property
     def policy(self) -> Policy:
@@ -117,10 +127,8 @@ class Learner:
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """Return the distribution from which the next arm is drawn, in the order of `arms`."""
-        n_arms = len(self._labels)
-        start = self._layout.start_of("probabilities", n_arms)
         with self._lock:
-            return self._buffer[start : start + n_arms].copy()
+            return self._probabilities.copy()
 
     def select(self) -> Choice:
         """Draw an arm. Selecting again before the loss is known is fine."""
@@ -140,7 +148,8 @@ class Learner:
         ----------
         choice
             What `select` returned, at any later time and in any order, also as the list that JSON makes of it; or the
-            label of an arm that was chosen without `select`, which counts as a select and an update.
+            label of an arm that was chosen without `select`, which counts as a select and an update. After a `select`
+            pass the choice, not its arm: only the choice knows with which probability it was drawn.
         loss
             Any finite number, in any unit; lower is better.
         probability
@@ -157,9 +166,10 @@ class Learner:
                 propensity = self._propensity(index, probability)
             if not self._lowest <= loss <= self._highest:
                 raise ValueError(self._policy.refusal(loss, f"arm={self._labels[index]!r}"))
-            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity)
+            # Closing the choice and taking in its loss are next to each other, so that Ctrl-C finds both done or none.
             if known is not None:
                 del self._outstanding[known.id]
+            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity)
 
     def _known(self, choice: Sequence[Any], probability: float | None) -> Choice:
         """Return the outstanding choice that `choice` is."""
@@ -170,9 +180,10 @@ class Learner:
                 f"probability must be left out with a Choice, which carries its own, but got {probability=!r}"
             )
         identity = choice[3]
-        known = self._outstanding.get(identity) if isinstance(identity, int) else None
+        number = int(identity) if isinstance(identity, numbers.Integral) else -1
+        known = self._outstanding.get(number)
         if known is None:
-            used = isinstance(identity, int) and 0 <= identity < self._next_id
+            used = self._first_id <= number < self._next_id
             why = "it was used before" if used else "this learner has not made it"
             raise ValueError(f"a choice must be one whose loss is outstanding, but for id={identity!r} {why}")
         if tuple(choice) != known:
@@ -190,7 +201,11 @@ class Learner:
     def _propensity(self, index: int, probability: float | None) -> float:
         if probability is not None:
             return checks.probability("probability", probability)
-        return float(self._buffer[self._layout.start_of("probabilities", len(self._labels)) + index])
+        return float(self._probabilities[index])
+
+    def _start_from(self, state: Any) -> None:
+        self._buffer = self._layout.pack(state)
+        self._probabilities = self._layout.probabilities(self._buffer)
 
     def _refill(self) -> None:
         """Draw uniform numbers in advance; one at a time costs more than the rest of a selection."""
@@ -199,7 +214,7 @@ class Learner:
 
     def to_json(self) -> str:
         """Return all there is to know about the learner as JSON; `from_json` takes it from there."""
-        if not is_registered(self._policy):
+        if not can_be_named(self._policy):
             raise ValueError(f"a saved policy must have a name: call umab.register with {self._policy!r} first")
         return json.dumps(self._snapshot(), indent=2, allow_nan=False)
 
@@ -217,6 +232,7 @@ class Learner:
                 "arms": list(self._labels),
                 "state": self._layout.unpack(self._buffer)._asdict(),
                 "random": _plain(random.state),
+                "first_id": self._first_id,
                 "next_id": self._next_id,
                 "outstanding": [list(choice) for choice in self._outstanding.values()],
             }
@@ -242,19 +258,32 @@ class Learner:
                 raise ValueError(f"state has {sorted(state)}")
             if any(len(state[name]) != len(self._labels) for name in self._layout.vectors):
                 raise ValueError("a vector of the state has not one number an arm")
-            self._buffer = self._layout.pack(self._layout.state_type(**state))
+            self._start_from(self._layout.state_type(**state))
             if not np.isfinite(self._buffer).all():
                 raise ValueError("the state holds a value that is not finite")
+            check_distribution(self._policy, self._probabilities)
             self._random = np.random.PCG64()
             self._random.state = saved["random"]
-            self._next_id = checks.whole("next_id", saved["next_id"], least=0)
-            choices = [Choice(*each) for each in saved["outstanding"]]
-            self._outstanding = {choice.id: choice for choice in choices}
+            self._first_id = checks.whole("first_id", saved["first_id"], least=0)
+            self._next_id = checks.whole("next_id", saved["next_id"], least=self._first_id)
+            self._outstanding = {}
+            for each in saved["outstanding"]:
+                choice = self._checked_choice(each)
+                self._outstanding[choice.id] = choice
         except KeyError as error:
             raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, ArithmeticError, IndexError) as error:
             raise ValueError(f"a saved learner must be as it was written, but {error}") from None
         self._refill()
+
+    def _checked_choice(self, saved: Sequence[Any]) -> Choice:
+        """Return an open choice from its saved form. Compiled code trusts its index, so it must be right."""
+        arm, index, probability, identity = saved
+        index = checks.whole("index", index, least=0, most=len(self._labels) - 1)
+        identity = checks.whole("id", identity, least=self._first_id, most=self._next_id - 1)
+        if self._labels[index] != arm or identity in self._outstanding:
+            raise ValueError(f"the open choice {list(saved)!r} cannot be")
+        return Choice(self._labels[index], index, checks.probability("probability", probability), identity)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the learner to a file; at every moment the file is the old one or the new one, whole."""
@@ -283,7 +312,7 @@ class Learner:
 
 def _labels(arms: Any) -> tuple[Label, ...]:
     """Return the labels of the arms, checked."""
-    if isinstance(arms, (str, bytes, Mapping)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
+    if isinstance(arms, (str, bytes, Mapping, Set)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
         raise TypeError(f"arms must be a number or a sequence of labels, but got arms={arms!r}")
     if not hasattr(arms, "__iter__"):
         return tuple(range(checks.whole("arms", arms, least=1)))
@@ -304,7 +333,7 @@ def _labels(arms: Any) -> tuple[Label, ...]:
 def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
     """Return what was saved in the form of today."""
     version = saved.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if type(version) is not int or version > VERSION:
         raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
     for older in range(version, VERSION):
         if older not in _MIGRATIONS:

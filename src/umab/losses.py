@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 from collections.abc import Sequence
@@ -21,21 +22,28 @@ Table = npt.NDArray[np.float64]
 class Losses:
     """A table of losses: one row a round, one column an arm.
 
-    Make one with `Losses.of`, which checks its input. The table is read-only.
+    Make one with `Losses.of`, which checks its input.
+
+    Attributes
+    ----------
+    table
+        Rounds × arms, float64, C-order, all finite, read-only.
+    arms
+        The names of the columns.
+    source
+        Where the table comes from, in words.
     """
 
     table: Table
-    """Rounds × arms, float64, C-order, all finite."""
     arms: tuple[str, ...]
-    """The names of the columns."""
     source: str
-    """Where the table comes from, in words."""
 
     @classmethod
     def of(cls, data: Any) -> Losses:
         """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
 
-        Columns of a frame or file name the arms; a file is CSV (with a line of names) or Parquet.
+        Columns of a frame or file name the arms. A file is CSV, with the names in its first line, or Parquet; reading
+        files needs the extra ``[data]``.
 
         Examples
         --------
@@ -62,9 +70,7 @@ class Losses:
             raise ValueError(f"losses must have a round and an arm, but got {n_rounds} rounds of {n_arms} arms")
         if arms is None:
             arms = tuple(str(k) for k in range(n_arms))
-        twice = sorted({name for name in arms if arms.count(name) > 1}) if len(set(arms)) < n_arms else []
-        if twice:
-            raise ValueError(f"the names of arms must differ, but {twice[0]!r} is there {arms.count(twice[0])} times")
+        _check_names(arms)
         finite = np.isfinite(table)
         if not finite.all():
             row, column = (int(at) for at in np.argwhere(~finite)[0])
@@ -97,15 +103,28 @@ class Losses:
         return f"Losses of {self.n_rounds} rounds, {self.n_arms} arms, from {low:g} to {high:g}"
 
 
+def _check_names(arms: Sequence[str]) -> None:
+    if "" in arms:
+        raise ValueError(
+            f"every arm must have a name, but column {arms.index('')} has none; "
+            "if it holds row numbers, write the table without them (pandas: to_csv(..., index=False))"
+        )
+    if len(set(arms)) < len(arms):
+        twice = next(name for at, name in enumerate(arms) if name in arms[:at])
+        raise ValueError(f"the names of arms must differ, but {twice!r} is there {arms.count(twice)} times")
+
+
 def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
     """Return a copy of `data` as float64 in C-order; a copy, so that nobody changes it behind our back."""
+    if np.ma.isMaskedArray(data) and np.ma.getmaskarray(data).any():
+        raise ValueError("losses must all be there, but the table is an array with masked entries")
     try:
-        array = np.array(data)
+        array = np.asarray(data)
     except ValueError:
         raise ValueError("losses must be a table with rows of equal length, but the rows differ") from None
     if array.dtype.kind in "fiub":
         return np.array(array, dtype=np.float64, order="C")
-    if array.ndim == 2:
+    if array.ndim == 2 and array.dtype.kind in "OUSc":
         # One string among numbers has made strings of all: look at what was there before, so as to name the culprit.
         array = np.array(data, dtype=object)
         for (row, column), value in np.ndenumerate(array):
@@ -126,9 +145,8 @@ def _is_number(value: Any) -> bool:
 
 def _read_frame(path: Path) -> Any:
     """Return a CSV or Parquet file as a polars frame."""
-    readers = {".csv": "read_csv", ".parquet": "read_parquet"}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"a file of losses must end in {' or '.join(readers)}, but got {str(path)!r}")
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise ValueError(f"a file of losses must end in .csv or .parquet, but got {str(path)!r}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of losses at {str(path)!r}")
     try:
@@ -136,6 +154,29 @@ def _read_frame(path: Path) -> Any:
     except ImportError:
         raise ImportError("reading files of losses needs polars; in a checkout run: pip install -e '.[data]'") from None
     try:
-        return getattr(polars, readers[path.suffix.lower()])(path)
-    except polars.exceptions.PolarsError as error:
-        raise ValueError(f"cannot read losses from {str(path)!r}: {error}") from None
+        if path.suffix.lower() == ".parquet":
+            return polars.read_parquet(path)
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            names = next(csv.reader(file), [])
+        # Polars gives the second of two columns of one name another name; look at all rows before taking a column
+        # for whole numbers.
+        frame = polars.read_csv(path, infer_schema_length=None)
+    except (polars.exceptions.PolarsError, UnicodeDecodeError) as error:
+        # The first line says what is wrong; the rest is advice on arguments that nobody here can pass.
+        raise ValueError(f"cannot read losses from {str(path)!r}: {str(error).splitlines()[0]}") from None
+    if all(_is_decimal(name) for name in names):
+        raise ValueError(
+            f"the first line of a file of losses must name the arms, but that of {str(path)!r} holds numbers: "
+            f"{', '.join(names[:3])}"
+        )
+    _check_names(names)
+    return frame
+
+
+def _is_decimal(name: str) -> bool:
+    """Whether a name is a number that nobody would call an arm: 0.68, but not 7, the seventh store."""
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return not name.strip().isdigit()

@@ -9,8 +9,8 @@ import math
 FLOOR = 2.0**-1000
 """No probability is smaller: a forced arm can otherwise drive its probability to 0."""
 
-CEILING = 2.0**1000
-"""No sum of loss estimates is larger in size: there it stays, far from overflow."""
+SMALLEST_PROPENSITY = 2.0**-900
+"""A loss that came with a smaller probability is weighted as if it had come with this one."""
 
 FINEST_UNIT = 2.0**1021
 """The multiplier a policy starts with before it has seen a loss (see `fit_unit`)."""
@@ -47,14 +47,10 @@ def add(total: float, error: float, value: float) -> tuple[float, float]:
     return raised, (raised - total) - corrected
 
 
-def saturate(value: float) -> float:
-    """Return `value` held between −CEILING and CEILING."""
-    return max(-CEILING, min(CEILING, value))
-
-
 def importance_weighted(loss: float, probability: float) -> float:
     """Return loss ÷ probability, the unbiased estimate of a loss that is seen with this probability.
 
-    The floor matters only for a probability handed in by a caller; with |loss| ≤ 1 the result is finite.
+    With |loss| ≤ 1 it is at most 2⁹⁰⁰ in size, so sums of estimates do not overflow in 2¹⁰⁰ rounds. Probabilities as
+    small as that come only from arms that were forced upon the policy.
     """
-    return loss / max(probability, FLOOR)
+    return loss / max(probability, SMALLEST_PROPENSITY)

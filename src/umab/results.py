@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
-import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,28 @@ VERSION = 1
 class Result:
     """The regret of one policy over many trials.
 
-    With R_t the loss up to round t less that of the arm that was best up to then, ``mean``, ``sd`` and ``se`` are
-    curves over t: the mean of R_t over the trials, its standard deviation (of a sample, so not a number for a single
-    trial), and the standard error of the mean.
+    R_t is the loss up to round t less that of the arm that was best up to then.
+
+    Attributes
+    ----------
+    policy
+        The name of the policy, as `umab.policy` takes it.
+    mean, sd, se
+        Curves over t: the mean of R_t over the trials, its standard deviation (of a sample, so not a number for a
+        single trial), and the standard error of the mean.
+    final_regret
+        R_T of every trial.
+    regret, arms
+        R_t and the index of the arm, for every trial and round; not there with ``keep="summary"``.
+    provenance
+        What the numbers depend on: policy, parameters, seed, digest of the losses, versions.
     """
 
     policy: str
-    """The name of the policy, as `umab.policy` takes it."""
     mean: npt.NDArray[np.float64]
     sd: npt.NDArray[np.float64]
     final_regret: npt.NDArray[np.float64]
-    """R_T of every trial."""
     provenance: dict[str, Any]
-    """What the numbers depend on: policy, parameters, seed, digest of the losses, versions."""
     _regret: npt.NDArray[np.float64] | None = field(default=None, repr=False)
     _arms: Array | None = field(default=None, repr=False)
 
@@ -67,7 +76,7 @@ class Result:
 
     def __repr__(self) -> str:
         """Say what it came to."""
-        error = f" ± {self.se[-1]:.2g}" if self.n_trials > 1 else ""
+        error = f" ± {self.se[-1]:.4g}" if self.n_trials > 1 else ""
         extent = f"{len(self.mean)} rounds, {self.n_trials} trials"
         return f"Result({self.policy}: regret {self.mean[-1]:.6g}{error} after {extent})"
 
@@ -80,7 +89,13 @@ class Result:
             arrays["arms"] = self._arms
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        about = {"format": FORMAT, "version": VERSION, "policy": self.policy, "provenance": self.provenance}
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": self.policy,
+            "provenance": self.provenance,
+            "arrays_sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
+        }
         arrays_path, about_path = _paths(path)
         write_atomically(arrays_path, buffer.getvalue())
         write_atomically(about_path, json.dumps(about, indent=2, allow_nan=False).encode())
@@ -95,24 +110,24 @@ class Result:
             raise ValueError(f"{str(about_path)!r} is not a complete saved result: {error}") from None
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise ValueError(f"{str(about_path)!r} is not a saved result")
-        if about["version"] > VERSION:
+        version = about.get("version")
+        if type(version) is not int or version > VERSION:
             raise ValueError(
-                f"{str(about_path)!r} was saved in version {about['version']} of the format; "
-                f"this umab knows up to {VERSION}"
+                f"{str(about_path)!r} was saved in version {version!r} of the format; this umab knows up to {VERSION}"
             )
-        try:
-            with open(arrays_path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return cls(
-                    policy=about["policy"],
-                    mean=arrays["mean"],
-                    sd=arrays["sd"],
-                    final_regret=arrays["final_regret"],
-                    provenance=about["provenance"],
-                    _regret=arrays.get("regret"),
-                    _arms=arrays.get("arms"),
-                )
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{str(arrays_path)!r} is not a complete saved result: {error}") from None
+        content = arrays_path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != about.get("arrays_sha256"):
+            raise ValueError(f"{str(arrays_path)!r} is not what was saved with {str(about_path)!r}")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return cls(
+                policy=about["policy"],
+                mean=arrays["mean"],
+                sd=arrays["sd"],
+                final_regret=arrays["final_regret"],
+                provenance=about["provenance"],
+                _regret=arrays.get("regret"),
+                _arms=arrays.get("arms"),
+            )
 
 
 def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:

@@ -7,6 +7,7 @@ Python and compiled code agree bit for bit.
 from collections.abc import MutableSequence
 from typing import TypeAlias
 
+from umab.checks import LARGEST
 from umab.numerics import FLOOR, add
 
 Vector: TypeAlias = MutableSequence[float]
@@ -44,6 +45,7 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
     p_k is right to about 1e-13 of itself. No p_k is below `FLOOR`.
     """
     n_arms = len(p)
+    rate = min(rate, LARGEST)  # infinity times the 0 of the best arm is not a number
     lowest = loss_sums[0]
     for k in range(1, n_arms):
         lowest = min(lowest, loss_sums[k])

@@ -4,8 +4,9 @@ The functions of a policy are compiled as they stand in its file. Numba is told 
 from them, so policies carry no decorators, and `NUMBA_DISABLE_JIT=1` still runs everything in plain Python.
 
 Compiled code is kept in Numba's cache across processes. To see whether the cache is stale, Numba looks only at the file
-of the function that it compiles, here this one; so a digest of all the code that was reached is a part of the key.
-Editing a policy, or a function or a constant that it uses, compiles it anew; editing a comment does not.
+of the function that it compiles, here this one; so a digest of all the code that was reached is a part of the name
+under which it is kept. Editing a policy, or a function or a constant that it uses, compiles it anew; editing a comment
+does not.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from __future__ import annotations
 import dis
 import functools
 import hashlib
+import inspect
 import math
 from collections.abc import Callable, Iterator
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from umab.algorithms.base import Policy
 from umab.engine.layout import Layout, layout_of
-from umab.policies.base import Policy
 from umab.simplex import draw
 
 _OPTIONS = {
@@ -42,13 +44,24 @@ class OnlineKernels(NamedTuple):
 
 
 def simulation_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the compiled loop over trials and rounds for policies of this type."""
-    return _simulation_kernel(type(policy), layout_of(policy))
+    """Return the compiled loop over trials and rounds for policies of this type; see `_run` for its arguments."""
+    import numba.types as nb
+
+    given = functools.partial(nb.Array, nb.float64, layout="C", readonly=True)
+    filled = functools.partial(nb.Array, nb.float64, layout="C")
+    arms = nb.Array(nb.int32, 2, "C")
+    totals, expected, best = filled(1), nb.boolean, given(1)
+    return _compile(
+        _run, nb.void(filled(2), given(2), given(2), given(2), best, expected, totals, filled(2), arms), policy
+    )
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:
     """Return the compiled functions for one decision at a time, for policies of this type."""
-    return _online_kernels(type(policy), layout_of(policy))
+    return OnlineKernels(
+        select=_compile(_select, "Tuple((int64, float64))(float64[::1], int64, float64)", policy),
+        update=_compile(_take_in, "void(float64[::1], int64, int64, float64, float64)", policy),
+    )
 
 
 def compiler_version() -> str:
@@ -58,117 +71,129 @@ def compiler_version() -> str:
     return str(numba.__version__)
 
 
-@functools.cache
-def _simulation_kernel(policy_type: type[Policy], layout: Layout) -> Callable[..., None]:
-    update, load, store, digest = _prepare(policy_type, layout)
-
-    def run(
-        buffers: Any,
-        uniforms: Any,
-        losses: Any,
-        costs: Any,
-        best: Any,
-        expected: bool,
-        totals: Any,
-        regret: Any,
-        arms: Any,
-    ) -> None:
-        """Play some rounds of some trials; `buffers` and `totals` carry on to the next call.
-
-        A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of
-        `losses` (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm
-        has cost so far) belong to a round.
-        """
-        digest  # noqa: B018  (makes it a part of the key of the cache)
-        n_rounds, n_arms = losses.shape
-        for trial in range(buffers.shape[0]):
-            state = load(buffers[trial], n_arms)
-            total = totals[trial]
-            for t in range(n_rounds):
-                arm = draw(state.probabilities, uniforms[trial, t])
-                if expected:
-                    for k in range(n_arms):
-                        total += state.probabilities[k] * costs[t, k]
-                else:
-                    total += costs[t, arm]
-                arms[trial, t] = arm
-                regret[trial, t] = total - best[t]
-                state = update(state, arm, losses[t, arm], state.probabilities[arm])
-            totals[trial] = total
-            store(state, buffers[trial])
-
-    import numba.types as nb
-
-    given = functools.partial(nb.Array, nb.float64, layout="C", readonly=True)
-    filled = functools.partial(nb.Array, nb.float64, layout="C")
-    signature = nb.void(
-        filled(2),  # buffers
-        given(2),  # uniforms
-        given(2),  # losses
-        given(2),  # costs
-        given(1),  # best
-        nb.boolean,  # expected
-        filled(1),  # totals
-        filled(2),  # regret
-        nb.Array(nb.int32, 2, "C"),  # arms
-    )
-    return _compile(run, signature)
+# The kernels. They are compiled once for every type of policy, with its functions in place of these three names.
+update: Any = None  # the update of the policy
+load: Any = None  # from a buffer to a state whose vectors are views of it
+store: Any = None  # the scalars of a state back to its buffer
 
 
-@functools.cache
-def _online_kernels(policy_type: type[Policy], layout: Layout) -> OnlineKernels:
-    policy_update, load, store, digest = _prepare(policy_type, layout)
+def _run(
+    buffers: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    best: Any,
+    expected: bool,
+    totals: Any,
+    regret: Any,
+    arms: Any,
+) -> None:
+    """Play some rounds of some trials; `buffers` and `totals` carry on to the next call.
 
-    def select(buffer: Any, n_arms: int, uniform: float) -> tuple[int, float]:
-        digest  # noqa: B018
-        probabilities = load(buffer, n_arms).probabilities
-        arm = draw(probabilities, uniform)
-        return arm, probabilities[arm]
+    A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
+    (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
+    far) belong to a round.
+    """
+    n_rounds, n_arms = losses.shape
+    for trial in range(buffers.shape[0]):
+        state = load(buffers[trial], n_arms)
+        total = totals[trial]
+        for t in range(n_rounds):
+            arm = draw(state.probabilities, uniforms[trial, t])
+            if expected:
+                for k in range(n_arms):
+                    total += state.probabilities[k] * costs[t, k]
+            else:
+                total += costs[t, arm]
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+            state = update(state, arm, losses[t, arm], state.probabilities[arm])
+        totals[trial] = total
+        store(state, buffers[trial])
 
-    def update(buffer: Any, n_arms: int, arm: int, loss: float, probability: float) -> None:
-        digest  # noqa: B018
-        store(policy_update(load(buffer, n_arms), arm, loss, probability), buffer)
 
-    return OnlineKernels(
-        select=_compile(select, "Tuple((int64, float64))(float64[::1], int64, float64)"),
-        update=_compile(update, "void(float64[::1], int64, int64, float64, float64)"),
-    )
+def _select(buffer: Any, n_arms: int, uniform: float) -> tuple[int, float]:
+    probabilities = load(buffer, n_arms).probabilities
+    arm = draw(probabilities, uniform)
+    return arm, probabilities[arm]
 
 
-def _compile(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
+def _take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float) -> None:
+    store(update(load(buffer, n_arms), arm, loss, probability), buffer)
+
+
+def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any]:
+    """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
+    if not isinstance(inspect.getattr_static(policy, "update"), staticmethod):
+        raise TypeError(f"update must be a static method, but that of {type(policy).__name__} is not")
+    layout = layout_of(policy)
+    parts: dict[str, Any] = dict(zip(("load", "store"), _buffer_functions(layout), strict=True))
+    parts |= {"update": policy.update, "draw": draw}
+    digest = _digest(tuple(parts.values()))
+    # The same code may stand in two classes, as their update or as a State; the machine code knows the types.
+    key = (template, digest, policy.update, layout.state_type)
+    if key not in _kernels:
+        names = {**globals(), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
+        function = FunctionType(template.__code__, names, template.__name__)
+        function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
+        _kernels[key] = _machine_code(function, signature, policy)
+    return _kernels[key]
+
+
+_kernels: dict[Any, Callable[..., Any]] = {}
+
+
+def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Callable[..., Any]:
     import numba
 
+    compiled: Callable[..., Any]
     try:
-        compiled = numba.njit([signature], cache=True, **_OPTIONS)(function)
-    except RuntimeError as error:
-        if "cannot cache function" not in str(error):
-            raise
-        compiled = numba.njit([signature], **_OPTIONS)(function)  # no folder to write to: compile in every process
-    return compiled  # type: ignore[no-any-return]
+        try:
+            compiled = numba.njit([signature], cache=True, **_OPTIONS)(function)
+        except RuntimeError as error:
+            if "cannot cache function" not in str(error):
+                raise
+            compiled = numba.njit([signature], **_OPTIONS)(function)  # no folder to write to: compile in every process
+    except numba.errors.NumbaError as error:
+        raise TypeError(
+            f"the update of {type(policy).__name__} cannot be compiled (the compiler's reason is above); "
+            "the rules for it are in umab/algorithms/base.py, and umab.testing.check_policy runs it without compiling"
+        ) from error
+    return compiled
 
 
-def _prepare(policy_type: type[Policy], layout: Layout) -> tuple[Any, Any, Any, str]:
-    """Return what the kernels of a policy are made of: its update, from buffer to state and back, and the digest."""
+def _callable_when_compiled(function: FunctionType) -> FunctionType:
+    """Tell Numba of a function and of all that it calls; return the function that compiled code is to call.
+
+    That is the function itself, except when something that it uses was changed since Numba was told, as happens
+    in a notebook. Numba would go on with the old code, so a copy takes the place of the function.
+    """
     from numba.extending import register_jitable
 
-    load, store = _buffer_functions(layout)
-    update = policy_type.update
-    functions = _reachable([update, draw, load, store])
-    for function in functions:
-        if function not in _registered:
-            register_jitable(forceinline=True)(function)
-            _registered.add(function)
-    digest = hashlib.sha256()
-    for function in functions:
-        for piece in _fingerprint(function):
-            digest.update(repr(piece).encode() + b"\0")
-    return update, load, store, digest.hexdigest()
+    digest = _digest((function,))
+    if (function, digest) in _known:
+        return _known[function, digest]
+    used = {name: value for name, value in _references(function) if isinstance(value, FunctionType)}
+    fresh = {name: _callable_when_compiled(value) for name, value in used.items()}
+    told = function
+    if function in _told or any(fresh[name] is not used[name] for name in used):
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = tuple(CellType(fresh[name]) if name in fresh else cell for name, cell in cells)
+        names = {**function.__globals__, **fresh}
+        told = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    # Inlining everything makes the generic loop as fast as one that is written out by hand.
+    register_jitable(forceinline=True)(told)
+    _told.add(told)
+    _known[function, digest] = told
+    return told
 
 
-_registered: set[FunctionType] = set()
+_told: set[FunctionType] = set()
+_known: dict[tuple[FunctionType, str], FunctionType] = {}
 
 
-def _buffer_functions(layout: Layout) -> tuple[Any, Any]:
+@functools.cache
+def _buffer_functions(layout: Layout) -> tuple[FunctionType, FunctionType]:
     """Return functions that make a state of a buffer (vectors are views of it) and put its scalars back.
 
     They are written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.
@@ -191,31 +216,31 @@ def _buffer_functions(layout: Layout) -> tuple[Any, Any]:
     return names["load"], names["store"]
 
 
-def _reachable(functions: list[Any]) -> list[FunctionType]:
-    """Return these functions and all that they call, each once, in the order in which they are met."""
-    met: dict[FunctionType, None] = {}
-    waiting = list(functions)
-    while waiting:
-        function = waiting.pop(0)
-        if function not in met:
-            met[function] = None
-            waiting.extend(value for _, value in _references(function) if isinstance(value, FunctionType))
-    return list(met)
+def _digest(functions: tuple[FunctionType, ...]) -> str:
+    """Return a digest of all on which the machine code of these functions depends."""
+    met = list(functions)
+    for function in met:  # grows while it is walked
+        met += [value for _, value in _references(function) if isinstance(value, FunctionType) and value not in met]
+    digest = hashlib.sha256()
+    for function in met:
+        for piece in _fingerprint(function, met):
+            digest.update(repr(piece).encode() + b"\0")
+    return digest.hexdigest()
 
 
-def _fingerprint(function: FunctionType) -> Iterator[Any]:
-    """Yield all on which the machine code of a function depends, except the functions that it calls."""
-    yield function.__qualname__, function.__defaults__, function.__kwdefaults__
+def _fingerprint(function: FunctionType, met: list[FunctionType]) -> Iterator[Any]:
+    """Yield what a function is, with a place in `met` for each function that it calls."""
+    yield function.__defaults__, function.__kwdefaults__
     yield from _code_fingerprint(function.__code__)
     for name, value in _references(function):
-        if isinstance(value, (bool, int, float, str)):
+        if type(value) in (bool, int, float, str):
             yield name, value
         elif isinstance(value, FunctionType):
-            yield name, value.__module__, value.__qualname__
+            yield name, met.index(value)
         elif value is math:
             yield name, "math"
         elif isinstance(value, type) and hasattr(value, "_fields"):
-            yield name, value._fields
+            yield name, value.__qualname__, value._fields
         else:
             raise TypeError(
                 "what a policy computes may use math, numbers, NamedTuples and plain functions, imported by name, but "

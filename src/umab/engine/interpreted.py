@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from umab.policies.base import Policy
+import numpy as np
+
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
+from umab.engine.streams import stream
+from umab.losses import Losses
 from umab.simplex import draw
 
 
 class Round(NamedTuple):
-    """What happened in one round."""
+    """What happened in one round.
+
+    Attributes
+    ----------
+    arm, probability
+        The arm drawn, by its index, and with which probability.
+    state
+        The state after the round. Its lists are those that the next round changes.
+    """
 
     arm: int
     probability: float
     state: Any
-    """The state after the round; its vectors are those that the next round changes."""
 
 
-def play(policy: Policy, losses: Sequence[Sequence[float]], uniforms: Sequence[float]) -> Iterator[Round]:
-    """Yield round by round what `policy` does on a table of losses when the draws use these uniform numbers."""
-    state = policy.init(len(losses[0]))
-    for row, uniform in zip(losses, uniforms, strict=True):
+def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0) -> Iterator[Round]:
+    """Yield, round by round, what trial number `trial` of `umab.simulate` with the same arguments does.
+
+    Nothing is compiled, so a debugger can step through a policy.
+
+    Examples
+    --------
+    >>> from umab.engine.interpreted import play
+    >>> for round in play("umab-nn", [[1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]):
+    ...     print(round.arm, [float(f"{p:.3f}") for p in round.state.probabilities])
+    1 [0.854, 0.146]
+    0 [0.793, 0.207]
+    0 [0.693, 0.307]
+    """
+    table = Losses.of(losses)
+    policy = as_policy(policy).for_horizon(table.n_rounds)
+    uniforms = np.random.Generator(stream(seed, trial)).random(table.n_rounds)
+    state = policy.init(table.n_arms)
+    for row, uniform in zip(table.table.tolist(), uniforms.tolist(), strict=True):
         arm = draw(state.probabilities, uniform)
         probability = state.probabilities[arm]
-        state = policy.update(state, arm, float(row[arm]), probability)
+        state = policy.update(state, arm, row[arm], probability)
         yield Round(arm, probability, state)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
 from umab.simplex import Vector
 
 Buffer = npt.NDArray[np.float64]
@@ -25,6 +25,9 @@ class Layout(NamedTuple):
 
     def pack(self, state: Any) -> Buffer:
         """Return a new buffer that holds `state`."""
+        lengths = {name: len(getattr(state, name)) for name in self.vectors}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the vectors of a state must have one number an arm, but got lengths {lengths}")
         vectors = [np.asarray(getattr(state, name), dtype=np.float64) for name in self.vectors]
         return np.concatenate([[getattr(state, name) for name in self.scalars], *vectors]).astype(np.float64)
 
@@ -36,9 +39,11 @@ class Layout(NamedTuple):
         scalars = {name: float(buffer[at]) for at, name in enumerate(self.scalars)}
         return self.state_type(**scalars, **vectors)
 
-    def start_of(self, vector: str, n_arms: int) -> int:
-        """Return where a vector begins."""
-        return len(self.scalars) + self.vectors.index(vector) * n_arms
+    def probabilities(self, buffer: Buffer) -> Buffer:
+        """Return the distribution from which the next arm is drawn, as a view of `buffer`."""
+        n_arms = (len(buffer) - len(self.scalars)) // len(self.vectors)
+        start = len(self.scalars) + self.vectors.index("probabilities") * n_arms
+        return buffer[start : start + n_arms]
 
 
 def layout_of(policy: Policy) -> Layout:
@@ -54,3 +59,12 @@ def layout_of(policy: Policy) -> Layout:
             f"called probabilities, but {state_type.__qualname__} has {hints}"
         )
     return Layout(state_type, scalars, vectors)
+
+
+def check_distribution(policy: Policy, probabilities: Buffer) -> None:
+    """Raise if an update has left something that is not a distribution, as only an error in the policy can do."""
+    if not ((probabilities > 0.0).all() and abs(float(probabilities.sum()) - 1.0) < 1e-9):
+        raise ArithmeticError(
+            f"the update of {policy.name} must leave positive probabilities that sum to 1, but left {probabilities}; "
+            "umab.testing.check_policy finds out why"
+        )

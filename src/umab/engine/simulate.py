@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import platform
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy.typing as npt
 
 from umab import checks
 from umab._version import __version__
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
 from umab.engine.compiled import compiler_version, simulation_kernel
-from umab.engine.layout import layout_of
+from umab.engine.layout import Layout, check_distribution, layout_of
+from umab.engine.streams import stream
 from umab.losses import Losses, Table
-from umab.policies.base import Policy
-from umab.policies.registry import policy as policy_named
 from umab.progress import Progress
 from umab.results import Result
 
@@ -78,7 +80,8 @@ def simulate(
     policies
         A policy or its name, for one Result; a list of them, for a list of Results.
     losses
-        Rounds × arms: an array, a pandas or polars frame, the path of a CSV or Parquet file, or `Losses`.
+        Rounds × arms: an array, a pandas or polars frame, the path of a CSV file (the names of the arms in its first
+        line) or a Parquet file, or `Losses`.
     n_trials
         How many times. Trial i draws from its own stream, ``SeedSequence(seed, spawn_key=(i,))``, the same for every
         policy: neither another policy nor more trials or threads change what it draws.
@@ -94,27 +97,36 @@ def simulate(
     progress
         Whether to show a progress bar; None shows one on a terminal.
 
+    Returns
+    -------
+    A `Result`, or a list of them: the regret of every trial and round, its mean, standard deviation and error.
+
     Examples
     --------
     >>> import numpy as np, umab
     >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
     >>> for result in umab.simulate(["umab-nn", "uniform"], losses, n_trials=100):
     ...     print(result)
-    Result(umab-nn: regret 119.639 ± 2.8 after 1000 rounds, 100 trials)
-    Result(uniform: regret 1381.45 ± 8.6 after 1000 rounds, 100 trials)
+    Result(umab-nn: regret 119.639 ± 2.791 after 1000 rounds, 100 trials)
+    Result(uniform: regret 1381.45 ± 8.575 after 1000 rounds, 100 trials)
     """
     n_trials = checks.whole("n_trials", n_trials, least=1)
     seed = checks.whole("seed", seed, least=0)
     checks.one_of("keep", keep, ("all", "summary"))
     n_threads = _n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
-    wanted = [_as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
+    wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
     table = Losses.of(losses)
     for each in wanted:
         _check_range(each, table)
     work = _Work.of(table, n_trials=n_trials, seed=seed, expected=bool(expected), keep_all=keep == "all")
     with Progress(n_trials * len(wanted), "simulating", progress) as bar, ThreadPoolExecutor(n_threads) as pool:
-        results = [_run(each, work, pool, n_threads, bar) for each in wanted]
+        try:
+            results = [_run(each, work, pool, n_threads, bar) for each in wanted]
+        except BaseException:  # Ctrl-C too: what is queued is dropped, what runs stops at the next piece
+            work.stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
     return results[0] if single else results
 
 
@@ -131,25 +143,28 @@ class _Work(NamedTuple):
     seed: int
     expected: bool
     keep_all: bool
+    stop: threading.Event
 
     @classmethod
     def of(cls, losses: Losses, *, n_trials: int, seed: int, expected: bool, keep_all: bool) -> _Work:
         """Prepare the costs.
 
         Taking the smallest loss of each round away changes no regret but keeps its digits when all losses share a large
-        offset. Counting in multiples of a power of two near the largest loss rounds nothing and keeps sums and squares
+        offset. Counting in multiples of a power of two near the largest cost rounds nothing and keeps sums and squares
         from overflowing or vanishing; a regret that is itself too large for a double comes out as inf.
         """
-        exponent = math.frexp(float(np.abs(losses.table).max()))[1]
-        scaled = np.ldexp(losses.table, -exponent)
-        costs = scaled - scaled.min(axis=1, keepdims=True)
+        room = 2 if np.abs(losses.table).max() > 2.0**1022 else 0  # so that a difference cannot overflow
+        costs = np.ldexp(losses.table, -room)
+        costs -= costs.min(axis=1, keepdims=True)
+        exponent = math.frexp(float(costs.max()))[1]
+        np.ldexp(costs, -exponent, out=costs)
         best = np.empty(losses.n_rounds)
         sums = np.zeros(losses.n_arms)
         for piece in _pieces(losses.n_rounds):
             running = np.cumsum(np.vstack([sums, costs[piece]]), axis=0)[1:]
             best[piece] = running.min(axis=1)
             sums = running[-1]
-        return cls(losses, costs, best, exponent, n_trials, seed, expected, keep_all)
+        return cls(losses, costs, best, exponent + room, n_trials, seed, expected, keep_all, threading.Event())
 
 
 class _Block(NamedTuple):
@@ -205,20 +220,21 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
 def _blocks(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
     kernel = simulation_kernel(policy)
-    start = layout_of(policy).pack(policy.init(work.losses.n_arms))
+    layout = layout_of(policy)
+    start = layout.pack(policy.init(work.losses.n_arms))
     waiting: deque[Future[_Block]] = deque()
     for first in range(0, work.n_trials, _TRIALS_A_BLOCK):
         trials = slice(first, min(first + _TRIALS_A_BLOCK, work.n_trials))
-        waiting.append(pool.submit(_run_block, kernel, start, work, trials))
+        waiting.append(pool.submit(_run_block, policy, kernel, layout, start, work, trials))
         if len(waiting) > 2 * n_threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-def _run_block(kernel: Any, start: Curve, work: _Work, trials: slice) -> _Block:
+def _run_block(policy: Policy, kernel: Any, layout: Layout, start: Curve, work: _Work, trials: slice) -> _Block:
     n_rounds = work.losses.n_rounds
-    streams = [_stream(work.seed, trial) for trial in range(trials.start, trials.stop)]
+    streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
     buffers = np.tile(start, (len(streams), 1))
     totals = np.zeros(len(streams))
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
@@ -226,10 +242,12 @@ def _run_block(kernel: Any, start: Curve, work: _Work, trials: slice) -> _Block:
     all_arms = np.empty((len(streams), n_rounds), dtype=np.int32) if work.keep_all else None
     final = np.empty(len(streams))
     for piece in _pieces(n_rounds):
+        if work.stop.is_set():
+            raise CancelledError
         shape = (len(streams), piece.stop - piece.start)
         uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
-        for stream, row in zip(streams, uniforms, strict=True):
-            stream.random(out=row)
+        for generator, row in zip(streams, uniforms, strict=True):
+            generator.random(out=row)
         losses, costs, best = work.losses.table[piece], work.costs[piece], work.best[piece]
         kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
         mean[piece] = regret.mean(axis=0)
@@ -237,25 +255,14 @@ def _run_block(kernel: Any, start: Curve, work: _Work, trials: slice) -> _Block:
         final = regret[:, -1].copy()
         if all_regret is not None and all_arms is not None:
             all_regret[:, piece], all_arms[:, piece] = regret, arms
+    for buffer in buffers:
+        check_distribution(policy, layout.probabilities(buffer))
     return _Block(trials, mean, squares, final, all_regret, all_arms)
-
-
-def _stream(seed: int, trial: int) -> np.random.Generator:
-    """Return the random numbers of a trial."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(trial,))))
 
 
 def _pieces(n_rounds: int) -> Iterator[slice]:
     for first in range(0, n_rounds, _ROUNDS_A_PIECE):
         yield slice(first, min(first + _ROUNDS_A_PIECE, n_rounds))
-
-
-def _as_policy(each: Any) -> Policy:
-    if isinstance(each, str):
-        return policy_named(each)
-    if isinstance(each, Policy):
-        return each
-    raise TypeError(f"a policy must be one of umab's or its name, but got {each!r}")
 
 
 def _check_range(policy: Policy, losses: Losses) -> None:

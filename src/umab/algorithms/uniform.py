@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
 from umab.simplex import Vector
 
 

@@ -7,10 +7,10 @@ import difflib
 import types
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from umab.policies.base import Policy
-from umab.policies.umab_g import UMABG
-from umab.policies.umab_nn import UMABNN
-from umab.policies.uniform import Uniform
+from umab.algorithms.base import Policy
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.uniform import Uniform
 
 _REGISTRY: dict[str, tuple[Policy, str]] = {
     "umab-nn": (UMABNN(), "losses of any size that are never negative; strictly scale-free"),
@@ -52,7 +52,7 @@ def policy(text: str) -> Policy:
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
     name, colon, rest = text.partition(":")
     if name not in _REGISTRY:
-        close = difflib.get_close_matches(name, _REGISTRY, n=1)
+        close = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"a policy must be one of {', '.join(_REGISTRY)}, but got {name!r}{hint}")
     prototype, _ = _REGISTRY[name]
@@ -73,19 +73,30 @@ def register(name: str, policy: Policy, description: str) -> None:
     Parameters
     ----------
     name
-        What to call it; letters, digits and dashes.
+        What to call it; letters, digits and dashes. A class that was changed and defined again, as in a notebook,
+        takes the place of its former self.
     policy
         The policy that the name alone stands for.
     description
         One line for `umab.policies`.
     """
-    if not name.replace("-", "").isalnum():
+    if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
         raise ValueError(f"a policy's name must be of letters, digits and dashes, but got {name!r}")
-    if name in _REGISTRY and _REGISTRY[name][0] != policy:
-        raise ValueError(f"a policy's name must be new, but {name!r} stands for {_REGISTRY[name][0]!r}")
     if not isinstance(policy, Policy):
         raise TypeError(f"a registered policy must be a umab.Policy, but got {policy!r}")
+    if name in _REGISTRY and _origin(_REGISTRY[name][0]) != _origin(policy):
+        raise ValueError(f"a policy's name must be new, but {name!r} stands for {_REGISTRY[name][0]!r}")
     _REGISTRY[name] = (policy, description)
+
+
+def as_policy(given: Any) -> Policy:
+    """Return a policy that is given by itself or by its name."""
+    if isinstance(given, str):
+        return policy(given)
+    if isinstance(given, Policy):
+        return given
+    hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+    raise TypeError(f"a policy must be a umab.Policy or the name of one, but got {given!r}{hint}")
 
 
 def name_of(policy: Policy) -> str:
@@ -101,9 +112,17 @@ def name_of(policy: Policy) -> str:
     return f"{name}:{parameters}" if parameters else name
 
 
-def is_registered(policy: Policy) -> bool:
+def _origin(policy: Policy) -> tuple[str, str]:
+    """Return where a policy's class was written: a notebook defines the same one again and again."""
+    return type(policy).__module__, type(policy).__qualname__
+
+
+def can_be_named(given: Policy) -> bool:
     """Whether `name_of` gives a name from which the policy can be had back."""
-    return any(type(prototype) is type(policy) for prototype, _ in _REGISTRY.values())
+    try:
+        return policy(name_of(given)) == given
+    except ValueError:
+        return False
 
 
 def _differences(policy: Policy, other: Policy) -> list[str]:
@@ -125,11 +144,16 @@ def _read(prototype: Policy, key: str, value: str, text: str) -> Any:
         raise ValueError(f"{text.partition(':')[0]} {takes}, but got {key!r} in {text!r}")
     hint = hints[key]
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    for kind in (int, float):
-        if kind in kinds:
-            try:
-                return kind(value)
-            except ValueError:
-                what = "a whole number" if kind is int else "a number"
-                raise ValueError(f"{key} must be {what}, but got {key}={value!r} in {text!r}") from None
+    for text_of_it, constant in (("None", None), ("True", True), ("False", False)):
+        if value == text_of_it and type(constant) in kinds:
+            return constant
+    numbers = [kind for kind in (int, float) if kind in kinds]
+    for kind in numbers:
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    if numbers or bool in kinds:
+        what = "a number" if float in kinds else "a whole number" if int in kinds else "True or False"
+        raise ValueError(f"{key} must be {what}, but got {key}={value!r} in {text!r}")
     return value

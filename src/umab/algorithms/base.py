@@ -3,7 +3,7 @@
 A policy is a frozen dataclass of parameters with two functions:
 
 ``init(n_arms)``
-    returns the state before the first round. It is plain Python and runs once.
+    returns the state before the first round. It is plain Python and runs once. One arm must be enough for it.
 
 ``update(state, arm, loss, probability)``
     takes in that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
@@ -19,7 +19,8 @@ the state can always look at it. A comment beside a field gives the paper's symb
 - no random numbers, no input or output, no decorators; the engine draws and checks the input before the call;
 - only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
   and functions that keep these rules too (those of `umab.simplex` and `umab.numerics`, and your own);
-- nothing is allocated: vectors that are needed are in the state;
+- nothing is allocated: vectors that are needed are in the state; ``_replace`` does not compile, write ``State(...)``;
+- an index is right: compiled code does not check it (`umab.testing.check_policy` does);
 - nothing divides by zero or takes a logarithm of it (Python raises there, compiled code goes on);
 - any finite loss is survived, and no probability is ever 0.
 """
@@ -71,7 +72,7 @@ class Policy(ABC):
     @property
     def name(self) -> str:
         """The name under which `umab.policy` gives this policy back, parameters included."""
-        from umab.policies.registry import name_of  # the registry imports all policies, which import this module
+        from umab.algorithms.registry import name_of  # the registry imports all policies, which import this module
 
         return name_of(self)
 

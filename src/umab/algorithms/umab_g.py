@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from umab import checks, simplex
-from umab.numerics import add, fit_unit, importance_weighted, saturate, unit_of
-from umab.policies.base import Policy
+from umab.algorithms.base import Policy
+from umab.numerics import add, fit_unit, importance_weighted, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
 Exploration = Literal["adaptive", "fixed", "anytime", "none"]
@@ -34,34 +34,33 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class UMABG(Policy):
-    r"""Log-barrier FTRL on clipped losses with extra exploration, for losses of any size and sign (UMAB-G).
+    """UMAB-G, for losses of any size and sign; with adaptive exploration, UMAB-G-A.
 
-    .. math::
+    The default needs no horizon. Its published constants are cautious: with few rounds it stays near uniform, and
+    ``rate=4``, with which the paper's figures were made, learns faster. Losses much smaller than `initial_scale` are
+    learned slowly; if losses are never negative, take `UMABNN`.
 
-        p_t = \arg\min_p \sum_{s<t} \langle\hat\ell'_s, p\rangle + \frac{1}{\eta_t} \sum_k \log\frac{1}{p_k},
-        \qquad p'_t = p_t + \rho_t c_t
+    It follows the regularised leader with a log-barrier on clipped losses, and adds extra exploration:
 
-    The arm is drawn from :math:`p'_t`, in which every arm below :math:`\rho_t` gets :math:`\rho_t` more at the cost
-    of the likeliest one. A loss is clipped from below, :math:`\ell'_t = \max(2C_t, \ell_t)`, and
+        p_t = argmin_p Σ_{s<t} ⟨ℓ̂'_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    p'_t = p_t + ρ_t c_t.
 
-    .. math::
+    The arm k is drawn from p'_t, in which every arm below ρ_t gets ρ_t more at the cost of the likeliest one. The loss
+    is clipped from below, ℓ'_t = max(2C_t, ℓ_t), and estimated by ℓ̂'_{t,k} = ℓ'_t / p'_{t,k}, 0 for the other arms;
 
-        C_{t+1} = \min(C_t, \ell'_t), \qquad
-        \eta_{t+1} = \mathtt{rate}\,\sqrt{n / (n C_{t+1}^2 + \textstyle\sum_{s\le t} {\ell'_s}^2)}
+        C_{t+1} = min(C_t, ℓ'_t),    η_{t+1} = rate · √(n / (n C²_{t+1} + Σ_{s≤t} ℓ'²_s)).
 
     Parameters
     ----------
     exploration
-        The rate :math:`\rho_{t+1}`: ``"adaptive"`` (UMAB-G-A),
-        :math:`1/(2n^2 + \sqrt{2\sum_{s\le t}|\langle\hat\ell'_s, c_s\rangle|})`; ``"fixed"`` (UMAB-G),
-        :math:`1/(2n^2 + \sqrt{nT})`; ``"anytime"``, the same with t + 1 in place of T; ``"none"``, 0, for study. The
-        adaptive rate is that of the paper's appendix; the one in its main text explores for ever.
+        The rate ρ_{t+1}: ``"adaptive"`` (UMAB-G-A), 1/(2n² + √(2 Σ_{s≤t} |⟨ℓ̂'_s, c_s⟩|)); ``"fixed"`` (UMAB-G),
+        1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T; ``"none"``, 0, for study. The adaptive rate
+        is that of the paper's appendix; the one in its main text explores for ever.
     rate
-        The constant of the learning rate. The paper prints 1/4; its figures were made with 4.
+        The constant of the learning rate; 1/4 in the paper's text.
     initial_scale
-        :math:`|C_1|`, in the units of the losses; 1 in the paper.
+        |C₁|, in the units of the losses; 1 in the paper.
     horizon
-        T, which only the fixed exploration looks at. `umab.simulate` fills it in.
+        T, the number of rounds, which only the fixed exploration looks at. `umab.simulate` fills it in.
 
     Guarantee
     ---------
@@ -99,7 +98,7 @@ class UMABG(Policy):
         self._set(
             rate=checks.positive("rate", self.rate),
             initial_scale=checks.positive("initial_scale", self.initial_scale),
-            horizon=None if self.horizon is None else checks.whole("horizon", self.horizon, least=1),
+            horizon=None if self.horizon is None else checks.whole("horizon", self.horizon, least=1, most=2**53),
         )
 
     @property
@@ -150,7 +149,7 @@ class UMABG(Policy):
             state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, scaled * scaled
         )
         estimate = importance_weighted(scaled, probability)
-        state.loss_sums[arm] = saturate(state.loss_sums[arm] + estimate)
+        state.loss_sums[arm] += estimate
         scaled_clip = clip * unit
         learning_rate = state.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum))
         log_barrier(state.loss_sums, learning_rate, state.probabilities)
@@ -158,7 +157,7 @@ class UMABG(Policy):
         t = state.round + 1.0
         exploration_cost = state.exploration_cost * shrink
         if state.exploration == _ADAPTIVE:
-            exploration_cost = saturate(exploration_cost + abs(estimate * state.offsets[arm]))
+            exploration_cost += abs(estimate * state.offsets[arm])
             exploration = math.sqrt(2.0 * exploration_cost) / math.sqrt(unit)
         elif state.exploration == _FIXED:
             exploration = math.sqrt(n * state.horizon)

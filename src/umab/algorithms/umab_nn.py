@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
+from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted, saturate
-from umab.policies.base import Policy
+from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted
 from umab.simplex import Vector, log_barrier
 
 
@@ -23,15 +23,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class UMABNN(Policy):
-    r"""Follow the regularised leader with a log-barrier, for non-negative losses of any size (UMAB-NN).
+    """UMAB-NN, for losses of any size that are never negative: times, errors, costs.
 
-    .. math::
+    It has no parameters and needs neither a range nor a horizon, and units do not matter: seconds or milliseconds give
+    the same choices. It follows the regularised leader with a log-barrier,
 
-        p_t = \arg\min_p \sum_{s<t} \langle\hat\ell_s, p\rangle + \frac{1}{\eta_t} \sum_k \log\frac{1}{p_k},
-        \qquad \eta_t = 2\sqrt{n / \textstyle\sum_{s<t} \ell_{s,k_s}^2}
+        p_t = argmin_p Σ_{s<t} ⟨ℓ̂_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    η_t = 2 √(n / Σ_{s<t} ℓ²_{s,k_s}),
 
-    with the estimate :math:`\hat\ell_{t,k} = \ell_{t,k} 1[k = k_t] / p_{t,k}`, and the uniform distribution until the
-    first loss that is not 0. It has no parameters and needs neither a range nor a horizon.
+    with the estimate ℓ̂_{t,k} = ℓ_{t,k} / p_{t,k} for the arm k that was drawn and 0 for the others. Until the first
+    loss that is not 0, p_t is uniform.
 
     Guarantee
     ---------
@@ -82,8 +82,7 @@ class UMABNN(Policy):
         square_sum, square_sum_error = add(
             state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, loss * loss
         )
-        estimate = importance_weighted(loss, probability)
-        state.loss_sums[arm] = saturate(state.loss_sums[arm] + estimate)
+        state.loss_sums[arm] += importance_weighted(loss, probability)
         if square_sum > 0.0:
             log_barrier(state.loss_sums, 2.0 * math.sqrt(n_arms / square_sum), state.probabilities)
         return State(
