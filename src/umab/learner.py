@@ -180,7 +180,7 @@ class Learner:
                 f"probability must be left out with a Choice, which carries its own, but got {probability=!r}"
             )
         identity = choice[3]
-        number = int(identity) if isinstance(identity, numbers.Integral) else -1
+        number = identity if type(identity) is int else _whole_or(identity, -1)
         known = self._outstanding.get(number)
         if known is None:
             used = self._first_id <= number < self._next_id
@@ -340,6 +340,10 @@ def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"a saved learner of version {older} cannot be read any more")
         saved = _MIGRATIONS[older](saved)
     return saved
+
+
+def _whole_or(value: Any, otherwise: int) -> int:
+    return int(value) if isinstance(value, numbers.Integral) else otherwise
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -90,7 +91,7 @@ class Losses:
         """The number of arms."""
         return int(self.table.shape[1])
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """A sha256 of the shape and the numbers."""
         content = hashlib.sha256(f"{self.n_rounds}x{self.n_arms} float64 ".encode())

@@ -231,7 +231,7 @@ def _digest(functions: tuple[FunctionType, ...]) -> str:
 def _fingerprint(function: FunctionType, met: list[FunctionType]) -> Iterator[Any]:
     """Yield what a function is, with a place in `met` for each function that it calls."""
     yield function.__defaults__, function.__kwdefaults__
-    yield from _code_fingerprint(function.__code__)
+    yield _text_and_names(function.__code__)[0]
     for name, value in _references(function):
         if type(value) in (bool, int, float, str):
             yield name, value
@@ -248,27 +248,25 @@ def _fingerprint(function: FunctionType, met: list[FunctionType]) -> Iterator[An
             )
 
 
-def _code_fingerprint(code: CodeType) -> Iterator[Any]:
-    yield code.co_code, code.co_names, code.co_varnames
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_fingerprint(constant)
-        else:
-            yield constant
-
-
 def _references(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the global and enclosing names that a function uses, with what they stand for; not the built-ins."""
     cells = function.__closure__ or ()
     yield from zip(function.__code__.co_freevars, (cell.cell_contents for cell in cells), strict=True)
-    for name in sorted(_global_names(function.__code__)):
+    for name in _text_and_names(function.__code__)[1]:
         if name in function.__globals__:
             yield name, function.__globals__[name]
 
 
-def _global_names(code: CodeType) -> set[str]:
+@functools.cache
+def _text_and_names(code: CodeType) -> tuple[str, list[str]]:
+    """Return a text that says all that the code does, and the global names in it. Nothing here ever changes."""
     names = {str(step.argval) for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    pieces = [repr((code.co_code, code.co_names, code.co_varnames))]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            names |= _global_names(constant)
-    return names
+            text, inner_names = _text_and_names(constant)
+            pieces.append(text)
+            names.update(inner_names)
+        else:
+            pieces.append(repr(constant))
+    return "\0".join(pieces), sorted(names)

@@ -40,10 +40,10 @@ class Layout(NamedTuple):
         return self.state_type(**scalars, **vectors)
 
     def probabilities(self, buffer: Buffer) -> Buffer:
-        """Return the distribution from which the next arm is drawn, as a view of `buffer`."""
-        n_arms = (len(buffer) - len(self.scalars)) // len(self.vectors)
+        """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of them."""
+        n_arms = (buffer.shape[-1] - len(self.scalars)) // len(self.vectors)
         start = len(self.scalars) + self.vectors.index("probabilities") * n_arms
-        return buffer[start : start + n_arms]
+        return buffer[..., start : start + n_arms]
 
 
 def layout_of(policy: Policy) -> Layout:
@@ -63,7 +63,7 @@ def layout_of(policy: Policy) -> Layout:
 
 def check_distribution(policy: Policy, probabilities: Buffer) -> None:
     """Raise if an update has left something that is not a distribution, as only an error in the policy can do."""
-    if not ((probabilities > 0.0).all() and abs(float(probabilities.sum()) - 1.0) < 1e-9):
+    if not ((probabilities > 0.0).all() and (abs(probabilities.sum(axis=-1) - 1.0) < 1e-9).all()):
         raise ArithmeticError(
             f"the update of {policy.name} must leave positive probabilities that sum to 1, but left {probabilities}; "
             "umab.testing.check_policy finds out why"

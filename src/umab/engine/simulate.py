@@ -167,37 +167,41 @@ class _Work(NamedTuple):
         return cls(losses, costs, best, exponent + room, n_trials, seed, expected, keep_all, threading.Event())
 
 
+class _Rows(NamedTuple):
+    """Where trials leave what is kept of them; a block of trials fills its own rows."""
+
+    final: Curve
+    regret: Table | None
+    arms: npt.NDArray[Any] | None
+
+
 class _Block(NamedTuple):
     """What a block of trials came to: the mean and the sum of squared deviations from it, round by round."""
 
     trials: slice
     mean: Curve
     squares: Curve
-    final: Curve
-    regret: Table | None
-    arms: npt.NDArray[np.int32] | None
 
 
 def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, bar: Progress) -> Result:
     n_trials, n_rounds, n_arms = work.n_trials, work.losses.n_rounds, work.losses.n_arms
     ready = policy.for_horizon(n_rounds)
-    regret = np.empty((n_trials, n_rounds)) if work.keep_all else None
-    arms = np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep_all else None
-    final = np.empty(n_trials)
+    rows = _Rows(
+        final=np.empty(n_trials),
+        regret=np.empty((n_trials, n_rounds)) if work.keep_all else None,
+        arms=np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep_all else None,
+    )
     mean, squares = np.zeros(n_rounds), np.zeros(n_rounds)
-    for block in _blocks(ready, work, pool, n_threads):
-        done, new = block.trials.start, len(block.final)
+    for block in _blocks(ready, work, rows, pool, n_threads):
+        done, new = block.trials.start, block.trials.stop - block.trials.start
         # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
         gap = block.mean - mean
         mean += gap * (new / (done + new))
         squares += block.squares + gap * gap * (done * new / (done + new))
-        final[block.trials] = block.final
-        if regret is not None and arms is not None:
-            regret[block.trials], arms[block.trials] = block.regret, block.arms
         bar.advance(new)
     sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(n_rounds, np.nan)
     with np.errstate(over="ignore"):
-        for curve in (mean, sd, final, regret):
+        for curve in (mean, sd, rows.final, rows.regret):
             if curve is not None:
                 np.ldexp(curve, work.exponent, out=curve)
     provenance = {
@@ -214,10 +218,10 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
         },
         "versions": _versions(),
     }
-    return Result(policy.name, mean, sd, final, provenance, regret, arms)
+    return Result(policy.name, mean, sd, rows.final, provenance, rows.regret, rows.arms)
 
 
-def _blocks(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
+def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
     kernel = simulation_kernel(policy)
     layout = layout_of(policy)
@@ -225,22 +229,21 @@ def _blocks(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: in
     waiting: deque[Future[_Block]] = deque()
     for first in range(0, work.n_trials, _TRIALS_A_BLOCK):
         trials = slice(first, min(first + _TRIALS_A_BLOCK, work.n_trials))
-        waiting.append(pool.submit(_run_block, policy, kernel, layout, start, work, trials))
+        waiting.append(pool.submit(_run_block, policy, kernel, layout, start, work, rows, trials))
         if len(waiting) > 2 * n_threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-def _run_block(policy: Policy, kernel: Any, layout: Layout, start: Curve, work: _Work, trials: slice) -> _Block:
+def _run_block(
+    policy: Policy, kernel: Any, layout: Layout, start: Curve, work: _Work, rows: _Rows, trials: slice
+) -> _Block:
     n_rounds = work.losses.n_rounds
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
     buffers = np.tile(start, (len(streams), 1))
     totals = np.zeros(len(streams))
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
-    all_regret = np.empty((len(streams), n_rounds)) if work.keep_all else None
-    all_arms = np.empty((len(streams), n_rounds), dtype=np.int32) if work.keep_all else None
-    final = np.empty(len(streams))
     for piece in _pieces(n_rounds):
         if work.stop.is_set():
             raise CancelledError
@@ -252,12 +255,11 @@ def _run_block(policy: Policy, kernel: Any, layout: Layout, start: Curve, work: 
         kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
         mean[piece] = regret.mean(axis=0)
         squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
-        final = regret[:, -1].copy()
-        if all_regret is not None and all_arms is not None:
-            all_regret[:, piece], all_arms[:, piece] = regret, arms
-    for buffer in buffers:
-        check_distribution(policy, layout.probabilities(buffer))
-    return _Block(trials, mean, squares, final, all_regret, all_arms)
+        rows.final[trials] = regret[:, -1]
+        if rows.regret is not None and rows.arms is not None:
+            rows.regret[trials, piece], rows.arms[trials, piece] = regret, arms
+    check_distribution(policy, layout.probabilities(buffers))
+    return _Block(trials, mean, squares)
 
 
 def _pieces(n_rounds: int) -> Iterator[slice]:
