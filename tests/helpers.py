@@ -26,11 +26,17 @@ def same_bits(first: Array, second: Array) -> bool:
 def deaf(policy: Policy) -> Policy:
     """Return the policy with an update that does nothing, to show that a test of learning can fail."""
     base = type(policy)
-    update = staticmethod(_ignore)
-    return type("Deaf" + base.__name__, (base,), {"update": update})(  # type: ignore[no-any-return]
+    update = (
+        {"update_full": staticmethod(_ignore_all)} if policy.full_information else {"update": staticmethod(_ignore)}
+    )
+    return type("Deaf" + base.__name__, (base,), update)(  # type: ignore[no-any-return]
         **{field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
     )
 
 
 def _ignore(state: Any, arm: int, loss: float, probability: float) -> Any:
+    return state
+
+
+def _ignore_all(state: Any, losses: Any) -> Any:
     return state

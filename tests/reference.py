@@ -76,3 +76,115 @@ def umab_g(
             p = [each + rho * offset for each, offset in zip(p, c, strict=True)]
             rows.append(p)
         return np.array(rows, dtype=float)
+
+
+def normalised(weights: Sequence[Any]) -> list[Any]:
+    total = mpmath.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def mixed(p: Sequence[Any], share: Any) -> list[Any]:
+    return [(1 - share) * each + share / len(p) for each in p]
+
+
+def exp3(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round, from weights that are multiplied."""
+    with mpmath.workdps(40):
+        n = table.shape[1]
+        gamma = policy.gamma
+        if gamma is None:
+            gamma = min(mpf(1), mpmath.sqrt(n * mpmath.log(n) / ((mpmath.e - 1) * policy.horizon)))
+        weights, p, rows = [mpf(1)] * n, [mpf(1) / n] * n, []
+        for arm, row in zip(arms, table, strict=True):
+            gain = (policy.high - mpf(row[arm])) / (policy.high - policy.low)
+            weights[arm] *= mpmath.exp(gamma * gain / p[arm] / n)
+            p = mixed(normalised(weights), gamma)
+            rows.append(p)
+        return np.array(rows, dtype=float)
+
+
+def exp3_p(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round, with the initial weights of the paper."""
+    with mpmath.workdps(40):
+        n, horizon = table.shape[1], policy.horizon
+        gamma = min(mpf(3) / 5, 2 * mpmath.sqrt(mpf(3) / 5 * n * mpmath.log(n) / horizon))
+        alpha = 2 * mpmath.sqrt(mpmath.log(n * horizon / mpf(policy.delta)))
+        weights = [mpmath.exp(alpha * gamma / 3 * mpmath.sqrt(mpf(horizon) / n))] * n
+        p, rows = [mpf(1) / n] * n, []
+        for arm, row in zip(arms, table, strict=True):
+            gain = (policy.high - mpf(row[arm])) / (policy.high - policy.low)
+            for k in range(n):
+                estimate = gain / p[k] if k == arm else 0
+                weights[k] *= mpmath.exp(gamma / (3 * n) * (estimate + alpha / (p[k] * mpmath.sqrt(n * horizon))))
+            p = mixed(normalised(weights), gamma)
+            rows.append(p)
+        return np.array(rows, dtype=float)
+
+
+def exp3_ix(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round."""
+    with mpmath.workdps(40):
+        n = table.shape[1]
+        sums, p, rows = [mpf(0)] * n, [mpf(1) / n] * n, []
+        for t, (arm, row) in enumerate(zip(arms, table, strict=True), start=1):
+            gamma = mpmath.sqrt(mpmath.log(n) / (n * t)) / 2
+            sums[arm] += (mpf(row[arm]) - policy.low) / (policy.high - policy.low) / (p[arm] + gamma)
+            rate = mpmath.sqrt(mpmath.log(n) / (n * (t + 1)))
+            p = normalised([mpmath.exp(-rate * each) for each in sums])
+            rows.append(p)
+        return np.array(rows, dtype=float)
+
+
+def tsallis(loss_sums: Sequence[Any], rate: Any) -> list[Any]:
+    """Return argmin ⟨L, p⟩ − (2/η) Σ √p_k, by bisection."""
+    lowest = min(loss_sums)
+    x = [rate * (loss - lowest) for loss in loss_sums]
+    low, high = mpf(1), mpmath.sqrt(len(x)) + mpf(10) ** -30
+    for _ in range(4 * mpmath.mp.dps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mpmath.fsum(1 / (each + middle) ** 2 for each in x) > 1 else (low, middle)
+    return [1 / (each + low) ** 2 for each in x]
+
+
+def tsallis_inf(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round."""
+    with mpmath.workdps(40):
+        n = table.shape[1]
+        sums, p, rows = [mpf(0)] * n, [mpf(1) / n] * n, []
+        for t, (arm, row) in enumerate(zip(arms, table, strict=True), start=1):
+            sums[arm] += (mpf(row[arm]) - policy.low) / (policy.high - policy.low) / p[arm]
+            p = tsallis(sums, 1 / mpmath.sqrt(t + 1))
+            rows.append(p)
+        return np.array(rows, dtype=float)
+
+
+def ada_hedge(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round; losses are such that no two sums of them are equal."""
+    with mpmath.workdps(40):
+        n = table.shape[1]
+        sums, gaps, w, rows = [mpf(0)] * n, mpf(0), [mpf(1) / n] * n, []
+        for row in table:
+            losses = [mpf(each) for each in row]
+            mean = mpmath.fsum(a * b for a, b in zip(w, losses, strict=True))
+            if gaps:
+                rate = mpmath.log(n) / gaps
+                mix = -mpmath.log(mpmath.fsum(a * mpmath.exp(-rate * b) for a, b in zip(w, losses, strict=True))) / rate
+            else:
+                mix = min(losses)
+            gaps += mean - mix
+            sums = [a + b for a, b in zip(sums, losses, strict=True)]
+            w = normalised([mpmath.exp(-mpmath.log(n) / gaps * (each - min(sums))) for each in sums])
+            rows.append(w)
+        return np.array(rows, dtype=float)
+
+
+def solo_ftrl(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round."""
+    with mpmath.workdps(40):
+        n = table.shape[1]
+        sums, squares, rows = [mpf(0)] * n, mpf(0), []
+        for row in table:
+            sums = [a + mpf(b) for a, b in zip(sums, row, strict=True)]
+            squares += max(abs(mpf(each)) for each in row) ** 2
+            rows.append(normalised([mpmath.exp(-(each - min(sums)) / mpmath.sqrt(squares)) for each in sums]))
+        return np.array(rows, dtype=float)

@@ -93,24 +93,35 @@ print(sum(simulation_kernel(Counter()).stats.cache_hits.values()))
     assert hits == ["0\n", "1\n"]
 
 
-def test_which_of_two_functions_a_name_stands_for_is_a_part_of_the_digest() -> None:
-    first, second = compile_and_sum("half"), compile_and_sum("double")
-    assert (first, second) == (1.0, 2.5)
+def test_the_cache_does_no_harm_to_policies_that_cannot_be_imported(tmp_path: Path) -> None:
+    script = f"""
+names = {{"__name__": "nowhere"}}
+exec({NOTEBOOK!r}, names)
+import umab
+print(umab.simulate(names["Counter"](), [[1.0, 2.0]], n_trials=1).mean.tolist())
+"""
+    for _ in range(2):
+        assert run_python(script, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) == "[1.0]\n"
 
 
-def compile_and_sum(step: str) -> Any:
-    names: dict[str, Any] = {"__name__": "two", "Mine": Mine, "State": State}
-    text = (
-        "half = lambda x: x * 0.5\ndouble = lambda x: x * 2.0\nstep = STEP\n"
-        "class Two(Mine):\n"
-        "    @staticmethod\n"
-        "    def update(state, arm, loss, probability):\n"
-        "        return State(state.probabilities, half(loss) + 0.0 * double(loss) + step(loss))\n"
-    )
-    exec(text.replace("STEP", step), names)
-    learner = umab.Learner(names["Two"](), 2)
-    learner.update(0, 1.0)
-    return learner._layout.unpack(learner._buffer).played
+def test_which_of_two_functions_a_name_stands_for_is_a_part_of_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    totals = []
+    for step in ("half", "double"):
+        module = ModuleType("two_functions")
+        monkeypatch.setitem(sys.modules, "two_functions", module)
+        module.__dict__.update(Mine=Mine, State=State)
+        text = (
+            f"half = lambda x: x * 0.5\ndouble = lambda x: x * 2.0\nstep = {step}\n"
+            "class Two(Mine):\n"
+            "    @staticmethod\n"
+            "    def update(state, arm, loss, probability):\n"
+            "        return State(state.probabilities, half(loss) + 0.0 * double(loss) + step(loss))\n"
+        )
+        exec(text, module.__dict__)
+        learner = umab.Learner(module.Two(), 2)
+        learner.update(0, 1.0)
+        totals.append(learner._layout.unpack(learner._buffer).played)
+    assert totals == [1.0, 2.5]
 
 
 def test_without_the_compiler_the_results_are_the_same(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,20 @@ from hypothesis import strategies as st
 import umab
 from helpers import POLICIES, deaf, same_bits
 from umab.algorithms.base import Policy
+from umab.algorithms.sf_mab import stability
 from umab.engine.interpreted import play
-from umab.testing import EXTREMES, forced, forced_interpreted
+from umab.testing import EXTREMES, Array, compiled_state, forced, forced_interpreted
 from umab.testing import legal_losses as legal
 
-every_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+BANDITS = {name: policy for name, policy in POLICIES.items() if not policy.full_information}
+WATCHERS = {name: policy for name, policy in POLICIES.items() if policy.full_information}
+
+
+def each_of(policies: dict[str, Policy]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("policy", policies.values(), ids=policies.keys())
+
+
+every_bandit = each_of(BANDITS)
 seeds = st.integers(0, 2**32 - 1)
 any_double = st.floats(allow_nan=False, allow_infinity=False)
 everyday = st.floats(-1e3, 1e3)
@@ -31,7 +42,7 @@ def runs(draw: st.DrawFn) -> tuple[int, list[int], list[float]]:
     return n_arms, [arm for arm, _ in rounds], [loss for _, loss in rounds]
 
 
-@every_policy
+@every_bandit
 @given(run=runs())
 def test_a_distribution_is_one_and_both_runtimes_agree_bit_for_bit(
     policy: Policy, run: tuple[int, list[int], list[float]]
@@ -40,14 +51,33 @@ def test_a_distribution_is_one_and_both_runtimes_agree_bit_for_bit(
     losses = legal(policy, np.array(values))
     rows = forced(policy, arms, losses, n_arms)
     assert same_bits(rows, forced_interpreted(policy, arms, losses, n_arms))
-    assert (rows > 0).all()
+    check_rows(policy, rows)
+
+
+def check_rows(policy: Policy, rows: Array) -> None:
+    """Every row is a distribution, and its probabilities are positive once each arm was played that must be first."""
+    n_arms = rows.shape[1]
+    assert (rows >= 0).all() and (rows[n_arms if policy.plays_each_arm_first else 0 :] > 0).all()
     np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=0, atol=1e-12)
 
 
-@every_policy
+@each_of(POLICIES)
+@given(seed=seeds, n_arms=st.integers(1, 6), extreme=st.booleans())
+@settings(max_examples=20)
+def test_simulation_and_plain_python_end_in_the_same_state(
+    policy: Policy, seed: int, n_arms: int, extreme: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    shape = (int(random.integers(1, 60)), n_arms)
+    losses = legal(policy, random.choice(EXTREMES, shape) if extreme else random.normal(size=shape))
+    *_, last = play(policy, losses, seed=seed)
+    assert compiled_state(policy, losses, seed=seed) == last.state
+
+
+@every_bandit
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
 def test_learner_simulation_and_plain_python_draw_and_decide_alike(policy: Policy, scale: float) -> None:
-    losses = scale * legal(policy, np.random.default_rng(1).normal([0.0, 0.5, 1.0, 1.5], size=(300, 4)))
+    losses = legal(policy, scale * np.random.default_rng(1).normal([0.0, 0.5, 1.0, 1.5], size=(300, 4)))
     result = umab.simulate(policy, losses, n_trials=2, seed=5)
     learner = umab.Learner(policy, 4, seed=5)
     for t, round in enumerate(play(policy, losses, seed=5)):
@@ -67,13 +97,22 @@ def test_runtimes_agree_where_blocks_of_the_sums_begin_and_end(n_arms: int) -> N
 
 
 SCALE_FREE = {name: policy for name, policy in POLICIES.items() if policy.scale_free}
+SHIFT_FREE = {name: policy for name, policy in POLICIES.items() if policy.shift_free}
 
 
-def test_the_scale_law_has_policies_to_test() -> None:
-    assert "umab-nn" in SCALE_FREE
+def test_the_laws_have_policies_to_test() -> None:
+    assert SCALE_FREE.keys() >= {"umab-nn", "ahb", "scb", "scb-ix", "adahedge", "solo-ftrl"}
+    assert SHIFT_FREE.keys() >= {"ahb", "adahedge"}
 
 
-@pytest.mark.parametrize("policy", SCALE_FREE.values(), ids=SCALE_FREE.keys())
+def rows_of(policy: Policy, table: Array, arms: Any) -> Array:
+    """Return the distributions in which the rounds of a table are played: of all losses, or of those of given arms."""
+    if not policy.full_information:
+        return forced(policy, arms, table[np.arange(len(table)), arms], table.shape[1])
+    return np.array([round.state.probabilities for round in play(policy, table)])
+
+
+@each_of(SCALE_FREE)
 @given(
     seed=seeds,
     spread=st.sampled_from([1, 30, 400]),
@@ -85,35 +124,94 @@ def test_scale_by_powers_of_two_changes_no_bit(
     policy: Policy, seed: int, spread: int, power: int, zeros: float
 ) -> None:
     random = np.random.default_rng(seed)
-    losses = random.normal(size=60) * 2.0 ** random.integers(-spread, spread + 1, size=60)
-    losses = legal(policy, np.where(random.random(60) < zeros, 0.0, losses))
+    losses = random.normal(size=(60, 3)) * 2.0 ** random.integers(-spread, spread + 1, size=(60, 3))
+    losses = legal(policy, np.where(random.random((60, 3)) < zeros, 0.0, losses))
     arms = random.integers(3, size=60)
     scaled = np.ldexp(losses, power)
     assert (np.ldexp(scaled, -power) == losses).all()
-    assert same_bits(forced(policy, arms, losses, 3), forced(policy, arms, scaled, 3))
+    assert same_bits(rows_of(policy, losses, arms), rows_of(policy, scaled, arms))
 
 
-@pytest.mark.parametrize("policy", SCALE_FREE.values(), ids=SCALE_FREE.keys())
+@each_of(SCALE_FREE)
 @given(seed=seeds, factor=st.floats(1e-150, 1e150))
 @settings(max_examples=50)
 def test_scale_by_any_number_changes_only_rounding(policy: Policy, seed: int, factor: float) -> None:
     random = np.random.default_rng(seed)
-    losses, arms = legal(policy, random.normal(size=60)), random.integers(3, size=60)
-    np.testing.assert_allclose(forced(policy, arms, losses * factor, 3), forced(policy, arms, losses, 3), atol=1e-9)
+    losses, arms = legal(policy, random.normal(size=(60, 3))), random.integers(3, size=60)
+    np.testing.assert_allclose(rows_of(policy, losses * factor, arms), rows_of(policy, losses, arms), atol=1e-9)
 
 
-@every_policy
+@each_of(SHIFT_FREE)
+@given(seed=seeds, factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
+@settings(max_examples=50)
+def test_adding_a_number_to_all_losses_changes_only_rounding(
+    policy: Policy, seed: int, factor: float, offset: float
+) -> None:
+    random = np.random.default_rng(seed)
+    losses, arms = random.normal(size=(60, 3)), random.integers(3, size=60)
+    moved = rows_of(policy, factor * losses + factor * offset, arms)
+    np.testing.assert_allclose(moved, rows_of(policy, losses, arms), rtol=0, atol=1e-9)
+
+
+@each_of(POLICIES)
 @given(seed=seeds)
 @settings(max_examples=25)
 def test_names_of_arms_do_not_matter(policy: Policy, seed: int) -> None:
     random = np.random.default_rng(seed)
-    losses, arms = legal(policy, random.normal(size=80)), random.integers(5, size=80)
+    losses, arms = legal(policy, random.normal(size=(80, 5))), random.integers(5, size=80)
     order = random.permutation(5)
-    rows = forced(policy, arms, losses, 5)
-    np.testing.assert_allclose(forced(policy, order[arms], losses, 5)[:, order], rows, rtol=0, atol=1e-9)
+    renamed = np.empty_like(losses)
+    renamed[:, order] = losses
+    first = 5 if policy.plays_each_arm_first else 0  # these go by the order of the arms
+    rows, renamed_rows = rows_of(policy, losses, arms), rows_of(policy, renamed, order[arms])
+    np.testing.assert_allclose(renamed_rows[first:, order], rows[first:], rtol=0, atol=1e-9)
 
 
-@every_policy
+@each_of(POLICIES)
+@given(seed=seeds, spread=st.floats(0.0, 3.0))
+@settings(max_examples=25)
+def test_rates_never_grow(policy: Policy, seed: int, spread: float) -> None:
+    random = np.random.default_rng(seed)
+    losses = legal(policy, random.normal(size=(100, 3)) * 10.0 ** random.normal(scale=spread, size=(100, 3)))
+    seen: dict[str, float] = {}
+    for round in play(policy, losses, seed=seed):
+        for name, rate in policy.rates(round.state).items():
+            assert 0.0 <= rate <= seen.get(name, math.inf) * (1.0 + 1e-12), name
+            seen[name] = rate
+    assert seen or type(policy).rates is Policy.rates
+
+
+@given(seed=seeds, size=st.floats(-6, 6), n_arms=st.integers(1, 6))
+def test_stability_of_sf_mab_is_between_its_bounds(seed: int, size: float, n_arms: int) -> None:
+    """0 ≤ M_t ≤ (η/2) p v², and M_t is the supremum that it is meant to be, by comparison with other q."""
+    random = np.random.default_rng(seed)
+    p = random.dirichlet(np.full(n_arms, 0.5)).clip(1e-9)
+    p /= p.sum()
+    arm, rate = int(random.integers(n_arms)), float(10.0 ** random.normal())
+    estimate = float(random.normal() * 10.0**size)
+    m = stability(p.tolist(), arm, estimate, rate, [0.0] * n_arms)
+    assert 0.0 <= m <= 0.5 * rate * p[arm] * estimate**2
+    for _ in range(20):
+        mixing = random.random()
+        q = (1.0 - mixing) * p + mixing * random.dirichlet(np.full(n_arms, 0.5)).clip(1e-12)
+        q /= q.sum()
+        value = estimate * (p[arm] - q[arm]) - float((q / p - 1.0 - np.log(q / p)).sum()) / rate
+        assert value <= m + 1e-9 * (abs(estimate) + 1.0 / rate)
+
+
+@given(run=runs())
+def test_gaps_of_ahb_are_never_negative(run: tuple[int, list[int], list[float]]) -> None:
+    n_arms, arms, losses = run
+    policy = umab.AHB()
+    state = policy.init(n_arms)
+    for arm, loss in zip(arms, losses, strict=True):
+        before = state.gap_sum / state.unit if state.unit > 0.0 else 0.0
+        probability = state.probabilities[arm]
+        state = policy.update(policy.selected(state, arm), arm, loss, probability)
+        assert state.gap_sum / state.unit >= before * (1.0 - 1e-15)
+
+
+@every_bandit
 @given(run=runs(), stop=st.integers(0, 40))
 @settings(max_examples=25)
 def test_saved_loaded_and_continued_is_never_having_stopped(
@@ -133,7 +231,7 @@ def test_saved_loaded_and_continued_is_never_having_stopped(
     assert straight.to_json() == stopped.to_json()
 
 
-@every_policy
+@every_bandit
 def test_late_feedback_in_any_order_uses_the_probability_of_its_draw(policy: Policy) -> None:
     losses = legal(policy, np.random.default_rng(0).normal(size=100))
     learner, by_hand = umab.Learner(policy, 3, seed=1), umab.Learner(policy, 3, seed=2)
@@ -151,7 +249,7 @@ def test_late_feedback_in_any_order_uses_the_probability_of_its_draw(policy: Pol
 BAD_LOSSES = [float("nan"), float("inf"), float("-inf"), 10**400, "1.0", None, [1.0], np.array([1.0]), 1j]
 
 
-@every_policy
+@every_bandit
 @pytest.mark.parametrize("loss", BAD_LOSSES, ids=repr)
 def test_a_refused_update_changes_nothing(policy: Policy, loss: object) -> None:
     learner = umab.Learner(policy, ["a", "b", "c"], seed=0)
@@ -168,11 +266,11 @@ def test_a_refused_update_changes_nothing(policy: Policy, loss: object) -> None:
     learner.update(choice, 1.0)  # and the choice is still good
 
 
-@every_policy
+@every_bandit
 @pytest.mark.parametrize("pattern", ["mixed", "by arm", "rare"])
 def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, pattern: str) -> None:
     """No probability is ever NaN, 0 or negative when the policy itself draws."""
-    n_rounds = 1_000_000 if pattern == "mixed" else 100_000
+    n_rounds = 1_000_000 if pattern == "mixed" and policy.name.startswith("umab") else 100_000
     random = np.random.default_rng(0)
     if pattern == "mixed":
         table = random.choice(EXTREMES, size=(997, 3))
@@ -182,6 +280,9 @@ def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, patt
         table = np.where(random.random((997, 3)) < 0.01, 1e308, 5e-324)
     rows = legal(policy, table).tolist()
     learner = umab.Learner(policy, 3, seed=0)
+    if policy.plays_each_arm_first:
+        for _ in range(3):
+            learner.update(learner.select(), 1.0)
     for t in range(n_rounds):
         choice = learner.select()
         learner.update(choice, rows[t % 997][choice.index])
@@ -190,30 +291,29 @@ def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, patt
     assert np.isfinite(learner._buffer).all()
 
 
-@every_policy
+@every_bandit
 @pytest.mark.parametrize("loss", [1.0, -1.0, 1e308, -1e308, 5e-324])
 def test_a_forced_arm_never_gets_probability_zero(policy: Policy, loss: float) -> None:
     """Forcing one arm drives its probability down by a factor in each round; it stops at the floor."""
     losses = legal(policy, np.full(5000, loss))
-    rows = forced(policy, np.zeros(5000, dtype=int), losses, 3)
-    assert (rows > 0).all()
-    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+    check_rows(policy, forced(policy, np.zeros(5000, dtype=int), losses, 3))
     assert (forced(policy, np.zeros(2, dtype=int), losses[:2], 1) == 1.0).all()
 
 
-@every_policy
+@every_bandit
 def test_a_probability_next_to_zero_is_survived(policy: Policy) -> None:
     learner = umab.Learner(policy, 3, seed=0)
+    loss = float(legal(policy, np.array([1e308]))[0])
     for probability in (5e-324, 1e-308, 1e-200, 1.0):
         for arm in (0, 1, 2):
-            learner.update(arm, 1e308, probability=probability)
+            learner.update(arm, loss, probability=probability)
     rows = learner.probabilities()
     assert (rows > 0).all() and abs(rows.sum() - 1.0) < 1e-12
     json.loads(learner.to_json())
 
 
-# Means differ by 1 between neighbours, so Uniform loses 2 a round; noise of the size of the gaps.
-LEARNABLE = np.random.default_rng(7).exponential(1.0, size=(2000, 5)) + np.arange(5.0)
+# Means from 0.1 to 0.9, so Uniform loses 0.4 a round; noise of the size of the gaps; all in [0, 1], which some need.
+LEARNABLE = np.clip(np.random.default_rng(7).normal(np.linspace(0.1, 0.9, 5), 0.2, size=(3000, 5)), 0.0, 1.0)
 LEARNERS = {name: policy for name, policy in POLICIES.items() if name != "uniform"}
 
 
@@ -224,9 +324,9 @@ def advantage(policy: Policy, n_trials: int = 100) -> float:
     return float(gain.mean() / (gain.std(ddof=1) / np.sqrt(n_trials)))
 
 
-@pytest.mark.parametrize("policy", LEARNERS.values(), ids=LEARNERS.keys())
+@each_of(LEARNERS)
 def test_learns(policy: Policy) -> None:
-    """At least 30 standard errors below Uniform; the same policy with an update that does nothing is at 0."""
+    """At least 30 standard errors below Uniform; the same policy with an update that does nothing is not."""
     assert advantage(policy) > 30.0
     with np.errstate(invalid="ignore"):
         assert not advantage(deaf(policy)) > 30.0

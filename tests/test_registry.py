@@ -93,6 +93,35 @@ def test_bad_parameters_are_refused_at_construction(parameters: dict[str, Any], 
 
 
 @pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: umab.EXP3(low=1, high=1), "high must be above low, by a finite number, but got low=1.0 and high=1.0"),
+        (lambda: umab.EXP3IX(low=2, high=1), "high must be above low"),
+        (lambda: umab.TsallisINF(low=-1.7e308, high=1.7e308), "high must be above low, by a finite number"),
+        (lambda: umab.EXP3P(low=float("nan")), "low must be finite, but got low=nan"),
+        (lambda: umab.EXP3(gamma=0.0), "gamma must be above 0 and at most 1, but got gamma=0"),
+        (lambda: umab.EXP3P(delta=2.0), "delta must be above 0 and at most 1"),
+        (lambda: umab.EXP3P(horizon=0), "horizon must be at least 1"),
+        (lambda: umab.SFMAB(**{"exploration": "fixed"}), "exploration must be one of 'adaptive', 'anytime'"),
+        (lambda: umab.BankerOMD(**{"skipped": "gone"}), "skipped must be one of 'usable', 'lost'"),
+        (lambda: umab.Learner("exp3", 2), "exp3 must know the horizon before it starts; pass horizon="),
+        (lambda: umab.Learner("banker-omd", 2), "banker-omd must know the horizon"),
+    ],
+)
+def test_bad_parameters_of_the_others_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_every_registered_name_gives_itself_back() -> None:
+    for name in umab.policies():
+        assert umab.policy(name).name == name
+    assert umab.BankerOMD(horizon=7, skipped="lost").name == "banker-omd:horizon=7,skipped=lost"
+    assert umab.policy("exp3:gamma=0.1,high=5") == umab.EXP3(gamma=0.1, high=5)
+    umab.Learner("exp3:gamma=0.1", 2)  # needs no horizon then
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("UMAB-NN", "but got 'UMAB-NN'; did you mean 'umab-nn'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -98,3 +100,26 @@ def test_draw_inverts_the_cumulative_sum_in_arm_order() -> None:
 
 def test_draw_gives_a_gap_left_by_rounding_to_the_likeliest_arm() -> None:
     assert simplex.draw([0.3, 0.6, 0.1 - 1e-9], 1 - 2**-53) == 1
+
+
+@pytest.mark.parametrize("n_arms", [1, 2, 3, 70, 1000])
+@pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e3, 1e150])
+def test_tsallis_is_accurate(n_arms: int, size: float) -> None:
+    loss_sums = (np.random.default_rng(n_arms).normal(size=n_arms) * size).tolist()
+    p = [0.0] * n_arms
+    simplex.tsallis(loss_sums, 0.7, p)
+    with mpmath.workdps(50):
+        exact = reference.tsallis([mpmath.mpf(loss) for loss in loss_sums], mpmath.mpf(0.7))
+        floored = [max(each, mpmath.mpf(FLOOR)) for each in exact]
+        assert max(float(abs(mine / right - 1)) for mine, right in zip(p, floored, strict=True)) < 1e-12
+
+
+@pytest.mark.parametrize("n_arms", [1, 2, 70, 100_000])
+@pytest.mark.parametrize("size", [1e-300, 1.0, 50.0, 1e300])
+def test_softmin_is_accurate(n_arms: int, size: float) -> None:
+    loss_sums = (np.random.default_rng(n_arms).random(size=n_arms) * size).tolist()
+    p = [0.0] * n_arms
+    simplex.softmin(loss_sums, 2.0, p)
+    x = 2.0 * (np.array(loss_sums) - min(loss_sums))
+    exact = np.maximum(np.exp(-x) / math.fsum(np.exp(-x)), FLOOR)
+    np.testing.assert_allclose(p, exact, rtol=1e-12)

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 import umab
-from helpers import same_bits
+from helpers import POLICIES, same_bits
+from umab.algorithms.base import Policy
 from umab.engine import simulate as simulate_module
-from umab.testing import Array
+from umab.engine.delays import Delays
+from umab.engine.interpreted import play
+from umab.testing import Array, legal_losses
 
 LOSSES = np.random.default_rng(0).normal(size=(400, 4)) + np.array([0.0, 0.3, 0.6, 0.9])
 LARGEST = np.finfo(float).max
@@ -135,10 +138,18 @@ def test_a_large_loss_that_all_arms_share_hides_nothing() -> None:
         np.testing.assert_allclose(result.sd[-1], (result.final_regret / small).std(ddof=1) * small, rtol=1e-10)
 
 
-def test_ctrl_c_stops_soon() -> None:
-    """All 100,000 trials would take minutes; those under way are few, and stop at the end of their piece."""
-    losses = np.random.default_rng(0).random((20_000, 20))
-    umab.simulate("umab-nn", losses[:10], n_trials=1)
+def test_ctrl_c_stops_at_the_end_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that takes 10 ms a piece, 1000 pieces a block: after the interrupt hardly any is run."""
+    calls: list[float] = []
+
+    def slow_kernel(*arguments: Any) -> None:
+        *_, regret, arms = arguments
+        regret[:], arms[:] = 0.0, 0
+        calls.append(time.monotonic())
+        time.sleep(0.01)
+
+    monkeypatch.setattr(simulate_module, "simulation_kernel", lambda policy: slow_kernel)
+    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", 10)
 
     class Interrupt(BaseException):
         pass
@@ -148,13 +159,109 @@ def test_ctrl_c_stops_soon() -> None:
 
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        start = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(Interrupt):
-            umab.simulate("umab-nn", losses, n_trials=100_000, keep="summary")
-        assert time.monotonic() - start < 5.0
+            umab.simulate("uniform", np.zeros((10_000, 2)), n_trials=1000, n_threads=2)
     finally:
         signal.signal(signal.SIGALRM, previous)
+    assert 2 <= len(calls) < 200
+
+
+DELAYS: dict[str, Any] = {
+    "none": 0,
+    "constant": 3,
+    "long": 399,
+    "beyond the end": 10**9,
+    "array": np.arange(400) % 17,
+    "falling": np.arange(400)[::-1].copy(),
+    "drawn": lambda random, n_rounds: random.geometric(0.1, n_rounds),
+}
+
+
+@pytest.mark.parametrize("delays", DELAYS.values(), ids=DELAYS.keys())
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_late_feedback_compiled_and_in_plain_python(policy: Policy, delays: Any) -> None:
+    losses = legal_losses(policy, LOSSES)
+    result = umab.simulate(policy, losses, n_trials=3, seed=2, delays=delays)
+    for trial in (0, 2):
+        rounds = play(policy, losses, seed=2, trial=trial, delays=delays)
+        assert [round.arm for round in rounds] == result.arms[trial].tolist()
+
+
+@pytest.mark.parametrize("delays", DELAYS.values(), ids=DELAYS.keys())
+@pytest.mark.parametrize("name", ["umab-g-a:rate=4", "ahb"])
+def test_late_feedback_is_what_a_learner_gets_late(name: str, delays: Any) -> None:
+    """With delay d the loss of round s comes before the draw of round s + d + 1, in the order of the draws."""
+    late = Delays.of(delays, 400).of_trial(6, 0, 400)
+    learner = umab.Learner(name, 4, seed=6)
+    choices: list[umab.Choice] = []
+    for t in range(400):
+        for s in range(t):
+            if s + late[s] + 1 == t:
+                learner.update(choices[s], LOSSES[s, choices[s].index])
+        choices.append(learner.select())
+    result = umab.simulate(name, LOSSES, n_trials=1, seed=6, delays=delays)
+    assert [choice.index for choice in choices] == result.arms[0].tolist()
+
+
+def test_delays_change_no_draw_and_depend_on_the_trial_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays = DELAYS["drawn"]
+    prompt = umab.simulate("uniform", LOSSES, n_trials=40)
+    assert (umab.simulate("uniform", LOSSES, n_trials=40, delays=delays).arms == prompt.arms).all()
+    late = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays)
+    assert (umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=5, delays=delays).arms == late.arms[:5]).all()
+    assert not (umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40).arms == late.arms).all()
+    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", 7)
+    assert same_bits(umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays).regret, late.regret)
+    assert late.provenance["delays"] == "drawn by <lambda>" and prompt.provenance["delays"] == "none"
+    assert umab.simulate("uniform", LOSSES, n_trials=1, delays=3).provenance["delays"] == "constant 3"
+
+
+def test_learning_from_late_feedback() -> None:
+    """Late feedback costs regret, but a policy still learns: both by more than ten standard errors."""
+    losses = np.random.default_rng(3).exponential([1.0, 2.0, 4.0], size=(1000, 3))
+    prompt, late = (umab.simulate("umab-nn", losses, n_trials=200, delays=delay) for delay in (None, 100))
+    uniform = umab.simulate("uniform", losses, n_trials=200)
+    assert late.mean[-1] - prompt.mean[-1] > 10 * np.hypot(late.se[-1], prompt.se[-1])
+    assert uniform.mean[-1] - late.mean[-1] > 10 * np.hypot(late.se[-1], uniform.se[-1])
+
+
+@pytest.mark.parametrize(
+    ("delays", "message"),
+    [
+        (-1, "delays must be at least 0, but got delays=-1"),
+        (1.5, "delays must be a whole number, but got delays=1.5"),
+        ("soon", "delays must be a whole number, but got delays='soon'"),
+        ([1, 2], r"for each of 400 rounds, but got int64 of shape \(2,\)"),
+        (np.zeros(400), r"for each of 400 rounds, but got float64 of shape \(400,\)"),
+        (np.r_[np.zeros(399, dtype=int), -2], "delays must be at least 0, but got -2 for round 399"),
+        (lambda random, n_rounds: random.random(n_rounds), "for each of 400 rounds, but got float64"),
+    ],
+)
+def test_bad_delays_are_refused(delays: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        umab.simulate("uniform", LOSSES, n_trials=1, delays=delays)
+
+
+def test_full_information_is_for_simulations_only() -> None:
+    with pytest.raises(ValueError, match="a learner sees one loss a round, but adahedge needs those of all arms"):
+        umab.Learner("adahedge", 3)
+    with pytest.raises(TypeError, match="needs the losses of all arms"):
+        umab.AdaHedge.update(None, 0, 1.0, 0.5)
+
+
+def test_full_information_costs_less_regret_than_a_bandit_pays() -> None:
+    hedge, bandit = umab.simulate(["adahedge", "ahb"], LOSSES, n_trials=200)
+    assert bandit.mean[-1] - hedge.mean[-1] > 20 * np.hypot(bandit.se[-1], hedge.se[-1])
+
+
+def test_a_loss_outside_a_known_range_is_refused_with_advice() -> None:
+    with pytest.raises(ValueError, match=r"at least 0 and at most 1 for exp3, but got loss=.* which need none"):
+        umab.simulate("exp3", LOSSES)
+    with pytest.raises(
+        ValueError, match=r"at least -10 and at most 10 for tsallis-inf:high=10,low=-10, but got loss=11"
+    ):
+        umab.Learner("tsallis-inf:high=10,low=-10", 2).update(0, 11.0)
 
 
 def test_the_largest_doubles() -> None:

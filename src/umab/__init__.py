@@ -5,8 +5,19 @@ policies: `policies` lists them, and a policy's docstring says what it is good f
 """
 
 from umab._version import __version__
-from umab.algorithms.base import Policy
+from umab.algorithms.ada_hedge import AdaHedge
+from umab.algorithms.ahb import AHB
+from umab.algorithms.banker_omd import BankerOMD
+from umab.algorithms.base import FullInformation, Policy
+from umab.algorithms.exp3 import EXP3
+from umab.algorithms.exp3_ix import EXP3IX
+from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.registry import policies, policy, register
+from umab.algorithms.scb import SCB
+from umab.algorithms.scb_ix import SCBIX
+from umab.algorithms.sf_mab import SFMAB
+from umab.algorithms.solo_ftrl import SOLOFTRL
+from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.uniform import Uniform
@@ -16,13 +27,25 @@ from umab.losses import Losses
 from umab.results import Result
 
 __all__ = [
+    "AHB",
+    "EXP3",
+    "EXP3IX",
+    "EXP3P",
+    "SCB",
+    "SCBIX",
+    "SFMAB",
+    "SOLOFTRL",
     "UMABG",
     "UMABNN",
+    "AdaHedge",
+    "BankerOMD",
     "Choice",
+    "FullInformation",
     "Learner",
     "Losses",
     "Policy",
     "Result",
+    "TsallisINF",
     "Uniform",
     "__version__",
     "policies",

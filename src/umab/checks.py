@@ -45,6 +45,11 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     return number
 
 
+def optional_horizon(value: Any) -> int | None:
+    """Return `value` as a number of rounds, or None if there is none yet."""
+    return None if value is None else whole("horizon", value, least=1, most=2**53)
+
+
 def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if not isinstance(value, str) or value not in choices:

@@ -99,6 +99,10 @@ class Learner:
     def _set_up(self, policy: Policy | str, arms: int | Sequence[Label]) -> None:
         """Set all that never changes."""
         policy = as_policy(policy)
+        if policy.full_information:
+            raise ValueError(
+                f"a learner sees one loss a round, but {policy.name} needs those of all arms; use simulate"
+            )
         if policy.needs_horizon:
             raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
         self._policy = policy
@@ -169,7 +173,7 @@ class Learner:
             # Closing the choice and taking in its loss are next to each other, so that Ctrl-C finds both done or none.
             if known is not None:
                 del self._outstanding[known.id]
-            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity)
+            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, known is None)
 
     def _known(self, choice: Sequence[Any], probability: float | None) -> Choice:
         """Return the outstanding choice that `choice` is."""

@@ -4,6 +4,7 @@ Vectors are filled in place and nothing is allocated. Sums run in a fixed order 
 Python and compiled code agree bit for bit.
 """
 
+import math
 from collections.abc import MutableSequence
 from typing import TypeAlias
 
@@ -41,78 +42,119 @@ def likeliest(probabilities: Vector) -> int:
 def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
     """Fill `p` with argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k) on the simplex, where L = `loss_sums` and η = `rate`.
 
-    The minimum is at p_k = 1/(x_k + μ), x_k = η(L_k − min L), with μ in [1, n] such that the p_k sum to 1. Every
-    p_k is right to about 1e-13 of itself. No p_k is below `FLOOR`.
+    The minimum is at p_k = 1/(x_k + μ), x_k = η(L_k − min L), with μ in [1, n] such that the p_k sum to 1. Every p_k is
+    right to about 1e-13 of itself. No p_k is below `FLOOR`.
     """
+    shift = power_shift(p, scaled_gaps(loss_sums, rate, p), 1)
+    for k in range(len(p)):
+        p[k] = max(1.0 / (p[k] + shift), FLOOR)
+
+
+def tsallis(loss_sums: Vector, rate: float, p: Vector) -> None:
+    """Fill `p` with argmin ⟨L, p⟩ − (2/η) Σ √p_k on the simplex, where L = `loss_sums` and η = `rate`.
+
+    The minimum is at p_k = 1/(x_k + μ)², x_k = η(L_k − min L), with μ in [1, √n]. No p_k is below `FLOOR`.
+    """
+    shift = power_shift(p, scaled_gaps(loss_sums, rate, p), 2)
+    for k in range(len(p)):
+        root = 1.0 / (p[k] + shift)
+        p[k] = max(root * root, FLOOR)
+
+
+def softmin(loss_sums: Vector, rate: float, p: Vector) -> None:
+    """Fill `p` with argmin ⟨L, p⟩ + (1/η) Σ p_k log p_k on the simplex, where L = `loss_sums` and η = `rate`.
+
+    The minimum is at p_k = exp(−x_k) / Σ exp(−x_j), x_k = η(L_k − min L). No p_k is below `FLOOR`.
+    """
+    scaled_gaps(loss_sums, rate, p)
+    total, error = 0.0, 0.0
+    for k in range(len(p)):
+        p[k] = math.exp(-p[k])
+        total, error = add(total, error, p[k])
+    for k in range(len(p)):
+        p[k] = max(p[k] / total, FLOOR)
+
+
+def mix(p: Vector, share: float, mixed: Vector) -> None:
+    """Fill `mixed` with (1 − γ)p + γ/n, where γ = `share`."""
     n_arms = len(p)
+    for k in range(n_arms):
+        mixed[k] = (1.0 - share) * p[k] + share / n_arms
+
+
+def scaled_gaps(loss_sums: Vector, rate: float, x: Vector) -> float:
+    """Fill `x` with η(L_k − min L), where L = `loss_sums` and η = `rate`; return the sum."""
+    n_arms = len(x)
     rate = min(rate, LARGEST)  # infinity times the 0 of the best arm is not a number
     lowest = loss_sums[0]
     for k in range(1, n_arms):
         lowest = min(lowest, loss_sums[k])
     x_sum = 0.0
     for k in range(n_arms):
-        x = rate * (loss_sums[k] - lowest)
-        p[k] = x
-        x_sum += x
-    shift = barrier_shift(p, x_sum)
-    for k in range(n_arms):
-        p[k] = max(1.0 / (p[k] + shift), FLOOR)
+        x[k] = rate * (loss_sums[k] - lowest)
+        x_sum += x[k]
+    return x_sum
 
 
-def barrier_shift(x: Vector, x_sum: float) -> float:
-    """Return the root μ of s(μ) = Σ 1/(x_k + μ) = 1, for x ≥ 0 with minimum 0 and sum `x_sum`.
+def power_shift(x: Vector, x_sum: float, power: int) -> float:
+    """Return the root μ of Σ 1/(x_k + μ)^a = 1 for a = `power`, 1 or 2, and x ≥ 0 with minimum 0 and sum `x_sum`.
 
-    Newton's method on 1/s(μ) = 1. Since 1/s is concave and increasing, the iterates climb monotonically from
-    any start left of the root, and the error relative to μ is at least squared by each step once it is small: when a
-    step is below 1e-8 of μ, what is left after it is below rounding. The start n − mean(x) is left of the root by
-    Jensen's inequality, and exact when all x are equal.
+    Newton's method on g(μ) = (Σ 1/(x_k + μ)^a)^(−1/a) = 1. Since g is concave and increasing (it is a power mean of the
+    x_k + μ, but for a factor), the iterates climb monotonically from any start left of the root, and the error relative
+    to μ is at least squared by each step once it is small: when a step is below 1e-8 of μ, what is left after it is
+    below rounding. The start n^(1/a) − mean(x) is left of the root by Jensen's inequality, and exact when all x are
+    equal.
     """
     n = float(len(x))
-    shift = max(1.0, n - x_sum / n)
+    shift = max(1.0, (n if power == 1 else math.sqrt(n)) - x_sum / n)
     for _ in range(_NEWTON_STEPS):
-        total, squares = reciprocal_sums(x, shift)
-        step = total * (total - 1.0) / squares
+        total, slope = reciprocal_sums(x, shift, power)
+        step = total * ((total if power == 1 else math.sqrt(total)) - 1.0) / slope
         shift += step
         if step <= 1e-8 * shift:
             break
     return shift
 
 
-def reciprocal_sums(x: Vector, shift: float) -> tuple[float, float]:
-    """Return Σ 1/(x_k + shift) and Σ 1/(x_k + shift)².
+def reciprocal_sums(x: Vector, shift: float, power: int) -> tuple[float, float]:
+    """Return Σ 1/(x_k + shift)^a and Σ 1/(x_k + shift)^(a+1) for a = `power`, 1 or 2.
 
-    A root near √n multiplies the rounding error of the first sum by up to √n, so a plain loop is not good enough
-    for many arms. Blocks of 64 are summed in four lanes, which also lets a compiler use vector instructions, and the
+    A root near √n multiplies the rounding error of the first sum by up to √n, so a plain loop is not good enough for
+    many arms. Blocks of 64 are summed in four lanes, which also lets a compiler use vector instructions, and the
     blocks' sums are added with compensation.
     """
     n_arms = len(x)
     total, error = 0.0, 0.0
-    squares = 0.0
+    slope = 0.0
     for start in range(0, n_arms, _BLOCK):
         stop = min(start + _BLOCK, n_arms)
         quads = start + (stop - start) // 4 * 4
         a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
         b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
         for k in range(start, quads, 4):
-            p0 = 1.0 / (x[k] + shift)
-            p1 = 1.0 / (x[k + 1] + shift)
-            p2 = 1.0 / (x[k + 2] + shift)
-            p3 = 1.0 / (x[k + 3] + shift)
-            a0 += p0
-            a1 += p1
-            a2 += p2
-            a3 += p3
-            b0 += p0 * p0
-            b1 += p1 * p1
-            b2 += p2 * p2
-            b3 += p3 * p3
+            r0 = 1.0 / (x[k] + shift)
+            r1 = 1.0 / (x[k + 1] + shift)
+            r2 = 1.0 / (x[k + 2] + shift)
+            r3 = 1.0 / (x[k + 3] + shift)
+            s0 = r0 * r0
+            s1 = r1 * r1
+            s2 = r2 * r2
+            s3 = r3 * r3
+            a0 += r0 if power == 1 else s0
+            a1 += r1 if power == 1 else s1
+            a2 += r2 if power == 1 else s2
+            a3 += r3 if power == 1 else s3
+            b0 += s0 if power == 1 else s0 * r0
+            b1 += s1 if power == 1 else s1 * r1
+            b2 += s2 if power == 1 else s2 * r2
+            b3 += s3 if power == 1 else s3 * r3
         for k in range(quads, stop):
-            p0 = 1.0 / (x[k] + shift)
-            a0 += p0
-            b0 += p0 * p0
+            r0 = 1.0 / (x[k] + shift)
+            a0 += r0 if power == 1 else r0 * r0
+            b0 += r0 * r0 if power == 1 else r0 * r0 * r0
         total, error = add(total, error, (a0 + a1) + (a2 + a3))
-        squares += (b0 + b1) + (b2 + b3)
-    return total, squares
+        slope += (b0 + b1) + (b2 + b3)
+    return total, slope
 
 
 def explore(p: Vector, rate: float, offsets: Vector) -> None:

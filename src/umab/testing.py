@@ -10,7 +10,10 @@ import numpy.typing as npt
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.checks import LARGEST
-from umab.engine.layout import check_distribution
+from umab.engine.compiled import simulation_kernel
+from umab.engine.interpreted import play
+from umab.engine.layout import check_distribution, layout_of
+from umab.engine.streams import stream
 from umab.learner import Learner
 
 Array = npt.NDArray[np.float64]
@@ -34,26 +37,42 @@ def check_policy(policy: Policy | str) -> None:
     policy = as_policy(policy).for_horizon(200)
     random = np.random.default_rng(0)
     for n_arms in (1, 2, 3, 10, 70):
-        for losses in (random.normal(size=200), 1e-3 * random.standard_cauchy(200), random.choice(EXTREMES, 200)):
-            arms = random.integers(n_arms, size=200)
-            legal = legal_losses(policy, losses)
-            interpreted = forced_interpreted(policy, arms, legal, n_arms)
-            for row in interpreted:
-                check_distribution(policy, row)
-            compiled = forced(policy, arms, legal, n_arms)
-            if compiled.tobytes() != interpreted.tobytes():
-                first = int(np.argmax((compiled != interpreted).any(axis=1)))
+        for losses in (
+            random.normal(size=(200, n_arms)),
+            1e-3 * random.standard_cauchy((200, n_arms)),
+            random.choice(EXTREMES, (200, n_arms)),
+        ):
+            table = legal_losses(policy, losses)
+            for round in play(policy, table):
+                check_distribution(policy, np.array(round.state.probabilities))
+            compiled, interpreted = compiled_state(policy, table), round.state
+            if compiled != interpreted:
                 raise AssertionError(
                     f"compiled and plain Python must agree to the last bit, but for {policy.name} they differ after "
-                    f"{first} updates of {n_arms} arms: {compiled[first]} and {interpreted[first]}"
+                    f"200 rounds of {n_arms} arms: {compiled} and {interpreted}"
                 )
+            if not policy.full_information:
+                arms = random.integers(n_arms, size=200)
+                for row in forced_interpreted(policy, arms, table[np.arange(200), arms], n_arms):
+                    check_distribution(policy, row)
+
+
+def compiled_state(policy: Policy, losses: Array, *, seed: int = 0) -> Any:
+    """Return the state in which trial 0 of a simulation ends, as compiled code leaves it."""
+    layout, n_rounds = layout_of(policy), len(losses)
+    buffers = layout.pack(policy.init(losses.shape[1])).reshape(1, -1)
+    uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
+    zeros, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
+    table = np.ascontiguousarray(losses)
+    simulation_kernel(policy)(buffers, uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms)
+    return layout.unpack(buffers[0])
 
 
 def legal_losses(policy: Policy, losses: Array) -> Array:
     """Return the losses, folded into the range that the policy takes."""
     lowest, highest = policy.loss_range
     if lowest > -LARGEST and highest < LARGEST:
-        return np.clip(lowest + (highest - lowest) * np.modf(np.abs(losses))[0], lowest, highest)
+        return np.asarray(lowest + (highest - lowest) * np.modf(np.abs(losses))[0])
     if lowest > -LARGEST:
         return np.asarray(lowest + np.abs(losses))
     return losses if highest == LARGEST else np.asarray(highest - np.abs(losses))
@@ -74,6 +93,7 @@ def forced_interpreted(policy: Policy, arms: Any, losses: Any, n_arms: int) -> A
     state = policy.init(n_arms)
     rows = [list(state.probabilities)]
     for arm, loss in zip(arms, losses, strict=True):
-        state = policy.update(state, int(arm), float(loss), state.probabilities[int(arm)])
+        probability = state.probabilities[int(arm)]
+        state = policy.update(policy.selected(state, int(arm)), int(arm), float(loss), probability)
         rows.append(list(state.probabilities))
     return np.array(rows)

@@ -9,6 +9,16 @@ A policy is a frozen dataclass of parameters with two functions:
     takes in that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
     static method: all it knows is the state, so `init` puts the parameters it needs there.
 
+Two more are optional:
+
+``selected(state, arm)``
+    notes that `arm` was drawn, before its loss is known; for a policy whose next draw depends on it (AHB plays every
+    arm once first, however late the losses come).
+
+``update_full(state, losses)``
+    in place of `update`, for a `FullInformation` policy, which sees what every arm has cost. Such policies are
+    yardsticks and run in simulations only.
+
 The state is a NamedTuple whose fields are either ``float`` (a scalar) or ``Vector`` (one float an arm). Scalars are
 replaced by returning a new tuple; vectors are changed in place. One vector is called ``probabilities``: the
 distribution from which the next arm is drawn. So `update` ends by solving for the next distribution, and whoever holds
@@ -33,6 +43,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from umab.checks import LARGEST
+from umab.simplex import Vector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +53,20 @@ class Policy(ABC):
     scale_free: ClassVar[bool] = False
     """Whether multiplying all losses by the same positive number changes no distribution. The laws test it."""
 
+    shift_free: ClassVar[bool] = False
+    """Whether adding the same number to all losses changes no distribution. The laws test it."""
+
+    plays_each_arm_first: ClassVar[bool] = False
+    """Whether the first draws take the arms in their order, each with probability 1."""
+
+    full_information: ClassVar[bool] = False
+    """Whether the policy sees the losses of all arms; see `FullInformation`."""
+
     instead: ClassVar[str] = ""
     """What to use when a loss is outside `loss_range`, as the end of a message."""
+
+    reference: ClassVar[str] = ""
+    """Where the policy was published."""
 
     @abstractmethod
     def init(self, n_arms: int) -> Any:
@@ -53,6 +76,20 @@ class Policy(ABC):
     @abstractmethod
     def update(state: Any, arm: int, loss: float, probability: float) -> Any:
         """Return the state after `arm`, drawn with `probability`, has cost `loss`."""
+
+    @staticmethod
+    def selected(state: Any, arm: int) -> Any:
+        """Return the state after `arm` was drawn and before its loss is known."""
+        return state
+
+    @property
+    def guarantee(self) -> str:
+        """The order of the regret bound, in short; empty if none is known."""
+        return ""
+
+    def rates(self, state: Any) -> dict[str, float]:
+        """Return the learning and exploration rates in `state`, by name. The laws test that they never grow."""
+        return {}
 
     @property
     def loss_range(self) -> tuple[float, float]:
@@ -99,3 +136,22 @@ class Policy(ABC):
         """Store checked values; for `__post_init__` of frozen policies."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+class FullInformation(Policy):
+    """A policy that sees what every arm has cost, not only the one that was drawn.
+
+    It shows what it costs to see so little as a bandit does. It has `update_full` in place of `update`.
+    """
+
+    full_information: ClassVar[bool] = True
+
+    @staticmethod
+    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+        """Refuse: one loss is not enough."""
+        raise TypeError("a policy with full information needs the losses of all arms")
+
+    @staticmethod
+    @abstractmethod
+    def update_full(state: Any, losses: Vector) -> Any:
+        """Return the state after a round in which the arms have cost `losses`, which must not be changed."""

@@ -7,7 +7,18 @@ import difflib
 import types
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from umab.algorithms.ada_hedge import AdaHedge
+from umab.algorithms.ahb import AHB
+from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import Policy
+from umab.algorithms.exp3 import EXP3
+from umab.algorithms.exp3_ix import EXP3IX
+from umab.algorithms.exp3_p import EXP3P
+from umab.algorithms.scb import SCB
+from umab.algorithms.scb_ix import SCBIX
+from umab.algorithms.sf_mab import SFMAB
+from umab.algorithms.solo_ftrl import SOLOFTRL
+from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.uniform import Uniform
@@ -18,6 +29,18 @@ _REGISTRY: dict[str, tuple[Policy, str]] = {
     "umab-g-a": (UMABG(), "losses of any size and sign; exploration adapts to what it costs"),
     "umab-g-anytime": (UMABG(exploration="anytime"), "losses of any size and sign; exploration falls with time"),
     "umab-g-none": (UMABG(exploration="none"), "UMAB-G without its extra exploration, for study"),
+    "sf-mab": (SFMAB(exploration="anytime"), "losses of any size and sign; uniform exploration falls with time"),
+    "sf-mab-a": (SFMAB(), "losses of any size and sign; uniform exploration adapts to what it costs"),
+    "ahb": (AHB(), "losses of any size, sign and offset; scale- and shift-free"),
+    "banker-omd": (BankerOMD(), "losses of any size and sign; without a bound that holds"),
+    "scb": (SCB(), "losses of any size and sign; strictly scale-free, optimal in the worst case"),
+    "scb-ix": (SCBIX(), "losses of any size and sign; strictly scale-free, bounds with high probability"),
+    "exp3": (EXP3(), "losses in a known range; the classic, exploration fixed by the horizon"),
+    "exp3-ix": (EXP3IX(), "losses in a known range; bounds with high probability"),
+    "exp3-p": (EXP3P(), "losses in a known range; upper confidence bounds, fixed by the horizon"),
+    "tsallis-inf": (TsallisINF(), "losses in a known range; optimal for adversarial and stochastic losses"),
+    "adahedge": (AdaHedge(), "sees the losses of all arms; scale- and shift-free"),
+    "solo-ftrl": (SOLOFTRL(), "sees the losses of all arms; scale-free"),
     "uniform": (Uniform(), "every arm with the same probability; learns nothing"),
 }
 

@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab import checks, simplex
 from umab.algorithms.base import Policy
+from umab.checks import LARGEST
 from umab.numerics import add, fit_unit, importance_weighted, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
@@ -26,6 +27,8 @@ class State(NamedTuple):
     square_sum_error: float  # what rounding has added to square_sum
     exploration_cost: float  # Σ |⟨ℓ̂'_s, c_s⟩|, in the adaptive exploration rate
     unit: float  # multiplier from losses to the unit of the sums
+    learning_rate: float  # η_t, per unit
+    exploration_rate: float  # ρ_t
     round: float  # t
     rate: float  # the 1/4 of the learning rate
     exploration: float  # which exploration rate, by its code
@@ -98,8 +101,18 @@ class UMABG(Policy):
         self._set(
             rate=checks.positive("rate", self.rate),
             initial_scale=checks.positive("initial_scale", self.initial_scale),
-            horizon=None if self.horizon is None else checks.whole("horizon", self.horizon, least=1, most=2**53),
+            horizon=checks.optional_horizon(self.horizon),
         )
+
+    reference: ClassVar[str] = "Chen & Zhang 2023, Algorithms 2 and 3"
+
+    @property
+    def guarantee(self) -> str:
+        """Theorem 2, without the terms that do not grow with time."""
+        return {
+            "fixed": "√(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ √(nT)",
+            "adaptive": "√(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) √(n Σ‖ℓ_t‖∞)",
+        }.get(self.exploration, "")
 
     @property
     def needs_horizon(self) -> bool:
@@ -125,11 +138,17 @@ class UMABG(Policy):
             square_sum_error=0.0,
             exploration_cost=0.0,
             unit=unit_of(self.initial_scale),
+            learning_rate=min(self.rate / (self.initial_scale * unit_of(self.initial_scale)), LARGEST),
+            exploration_rate=0.5 / n_arms**2 if self.exploration != "none" else 0.0,
             round=1.0,
             rate=self.rate,
             exploration=_CODES[self.exploration],
             horizon=float(self.horizon or 0),
         )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η and ρ."""
+        return {"η": state.learning_rate * state.unit, "ρ": state.exploration_rate}
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:
@@ -151,7 +170,7 @@ class UMABG(Policy):
         estimate = importance_weighted(scaled, probability)
         state.loss_sums[arm] += estimate
         scaled_clip = clip * unit
-        learning_rate = state.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum))
+        learning_rate = min(state.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), LARGEST)
         log_barrier(state.loss_sums, learning_rate, state.probabilities)
 
         t = state.round + 1.0
@@ -163,8 +182,10 @@ class UMABG(Policy):
             exploration = math.sqrt(n * state.horizon)
         else:
             exploration = math.sqrt(n * t)
+        exploration_rate = 0.0
         if state.exploration != _NONE:
-            explore(state.probabilities, 1.0 / (2.0 * n * n + exploration), state.offsets)
+            exploration_rate = 1.0 / (2.0 * n * n + exploration)
+            explore(state.probabilities, exploration_rate, state.offsets)
         return State(
             probabilities=state.probabilities,
             offsets=state.offsets,
@@ -174,6 +195,8 @@ class UMABG(Policy):
             square_sum_error=square_sum_error,
             exploration_cost=exploration_cost,
             unit=unit,
+            learning_rate=learning_rate,
+            exploration_rate=exploration_rate,
             round=t,
             rate=state.rate,
             exploration=state.exploration,

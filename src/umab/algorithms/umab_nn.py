@@ -19,6 +19,7 @@ class State(NamedTuple):
     square_sum: float  # Σ ℓ²_{s,k_s}, in the learning rate
     square_sum_error: float  # what rounding has added to square_sum
     unit: float  # multiplier from losses to the unit of the sums
+    learning_rate: float  # η_t, per unit; 0 before the first loss that is not 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,12 @@ class UMABNN(Policy):
 
     scale_free: ClassVar[bool] = True
     instead: ClassVar[str] = "; use UMABG for losses of any sign"
+    reference: ClassVar[str] = "Chen & Zhang 2023, Algorithm 1"
+
+    @property
+    def guarantee(self) -> str:
+        """Theorem 1."""
+        return "√(n Σ‖ℓ_t‖²∞)"
 
     @property
     def loss_range(self) -> tuple[float, float]:
@@ -68,7 +75,12 @@ class UMABNN(Policy):
             square_sum=0.0,
             square_sum_error=0.0,
             unit=FINEST_UNIT,
+            learning_rate=0.0,
         )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η."""
+        return {"η": state.learning_rate * state.unit} if state.learning_rate else {}
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:
@@ -83,12 +95,15 @@ class UMABNN(Policy):
             state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, loss * loss
         )
         state.loss_sums[arm] += importance_weighted(loss, probability)
+        learning_rate = 0.0
         if square_sum > 0.0:
-            log_barrier(state.loss_sums, 2.0 * math.sqrt(n_arms / square_sum), state.probabilities)
+            learning_rate = 2.0 * math.sqrt(n_arms / square_sum)
+            log_barrier(state.loss_sums, learning_rate, state.probabilities)
         return State(
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
             square_sum=square_sum,
             square_sum_error=square_sum_error,
             unit=unit,
+            learning_rate=learning_rate,
         )

@@ -38,29 +38,41 @@ class OnlineKernels(NamedTuple):
     """What a Learner calls, one decision at a time."""
 
     select: Callable[..., tuple[int, float]]
-    """(buffer, n_arms, uniform) → arm and its probability"""
+    """(buffer, n_arms, uniform) → arm and its probability; changes the buffer"""
     update: Callable[..., None]
-    """(buffer, n_arms, arm, loss, probability), changes the buffer"""
+    """(buffer, n_arms, arm, loss, probability, whether it was not selected before); changes the buffer"""
 
 
 def simulation_kernel(policy: Policy) -> Callable[..., None]:
     """Return the compiled loop over trials and rounds for policies of this type; see `_run` for its arguments."""
     import numba.types as nb
 
+    return _compile(_run, nb.void(*_common_arguments()), policy)
+
+
+def delayed_simulation_kernel(policy: Policy) -> Callable[..., None]:
+    """Return the same for late feedback; see `_run_delayed` for its arguments."""
+    import numba.types as nb
+
+    integers = functools.partial(nb.Array, nb.int64, layout="C")
+    more = nb.int64, integers(2, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
+    return _compile(_run_delayed, nb.void(*_common_arguments(), *more), policy)
+
+
+def _common_arguments() -> tuple[Any, ...]:
+    import numba.types as nb
+
     given = functools.partial(nb.Array, nb.float64, layout="C", readonly=True)
     filled = functools.partial(nb.Array, nb.float64, layout="C")
-    arms = nb.Array(nb.int32, 2, "C")
-    totals, expected, best = filled(1), nb.boolean, given(1)
-    return _compile(
-        _run, nb.void(filled(2), given(2), given(2), given(2), best, expected, totals, filled(2), arms), policy
-    )
+    arms, totals, expected, best = nb.Array(nb.int32, 2, "C"), filled(1), nb.boolean, given(1)
+    return filled(2), given(2), given(2), given(2), best, expected, totals, filled(2), arms
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:
     """Return the compiled functions for one decision at a time, for policies of this type."""
     return OnlineKernels(
         select=_compile(_select, "Tuple((int64, float64))(float64[::1], int64, float64)", policy),
-        update=_compile(_take_in, "void(float64[::1], int64, int64, float64, float64)", policy),
+        update=_compile(_take_in, "void(float64[::1], int64, int64, float64, float64, boolean)", policy),
     )
 
 
@@ -71,10 +83,21 @@ def compiler_version() -> str:
     return str(numba.__version__)
 
 
-# The kernels. They are compiled once for every type of policy, with its functions in place of these three names.
-update: Any = None  # the update of the policy
+# The kernels. They are compiled once for every type of policy, with its functions in place of these names.
+update: Any = None  # the update of the policy,
+update_full: Any = None  # or that of a policy with full information
+selected: Any = None  # what the policy notes when an arm is drawn
 load: Any = None  # from a buffer to a state whose vectors are views of it
 store: Any = None  # the scalars of a state back to its buffer
+learn: Any = None  # `_learn` or `_learn_full`
+
+
+def _learn(state: Any, arm: int, losses: Any, t: int, probability: float) -> Any:
+    return update(state, arm, losses[t, arm], probability)
+
+
+def _learn_full(state: Any, arm: int, losses: Any, t: int, probability: float) -> Any:
+    return update_full(state, losses[t])
 
 
 def _run(
@@ -100,40 +123,111 @@ def _run(
         total = totals[trial]
         for t in range(n_rounds):
             arm = draw(state.probabilities, uniforms[trial, t])
-            if expected:
-                for k in range(n_arms):
-                    total += state.probabilities[k] * costs[t, k]
-            else:
-                total += costs[t, arm]
+            total = charge(total, state.probabilities, costs, t, arm, expected)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
-            state = update(state, arm, losses[t, arm], state.probabilities[arm])
+            probability = state.probabilities[arm]
+            state = learn(selected(state, arm), arm, losses, t, probability)
         totals[trial] = total
         store(state, buffers[trial])
 
 
+def _run_delayed(
+    buffers: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    best: Any,
+    expected: bool,
+    totals: Any,
+    regret: Any,
+    arms: Any,
+    first: int,
+    delays: Any,
+    open_probabilities: Any,
+    links: Any,
+) -> None:
+    """Play some rounds of some trials, from round `first` on, with late feedback.
+
+    As `_run`, but `losses` has all rounds, and a row of `delays` belongs to a trial and has its delays for these
+    rounds. What is open is kept in rings of `size` places, more than the longest delay, that carry on to the next call:
+    round s has place s modulo size, with the probability of its draw in `open_probabilities`. The rounds that fall due
+    together are a list: `links` has, for each place, the arm drawn there, the next round of the same list, and the
+    first and the last round of the list that falls due when that place comes up (−1 for none).
+    """
+    n_arms = losses.shape[1]
+    size = links.shape[2]
+    for trial in range(buffers.shape[0]):
+        state = load(buffers[trial], n_arms)
+        total = totals[trial]
+        for t in range(uniforms.shape[1]):
+            arm = draw(state.probabilities, uniforms[trial, t])
+            total = charge(total, state.probabilities, costs, t, arm, expected)
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+            now = first + t
+            place = now % size
+            open_probabilities[trial, place] = state.probabilities[arm]
+            state = selected(state, arm)
+            links[trial, 0, place] = arm
+            links[trial, 1, place] = -1
+            due = (now + delays[trial, t]) % size
+            if links[trial, 2, due] < 0:
+                links[trial, 2, due] = now
+            else:
+                links[trial, 1, links[trial, 3, due] % size] = now
+            links[trial, 3, due] = now
+            s = links[trial, 2, place]
+            links[trial, 2, place] = -1
+            while s >= 0:
+                state = learn(state, links[trial, 0, s % size], losses, s, open_probabilities[trial, s % size])
+                s = links[trial, 1, s % size]
+        totals[trial] = total
+        store(state, buffers[trial])
+
+
+def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expected: bool) -> float:
+    """Return the total with the cost of a round added: that of the arm, or the expected one."""
+    if expected:
+        for k in range(len(probabilities)):
+            total += probabilities[k] * costs[t, k]
+    else:
+        total += costs[t, arm]
+    return total
+
+
 def _select(buffer: Any, n_arms: int, uniform: float) -> tuple[int, float]:
-    probabilities = load(buffer, n_arms).probabilities
-    arm = draw(probabilities, uniform)
-    return arm, probabilities[arm]
+    state = load(buffer, n_arms)
+    arm = draw(state.probabilities, uniform)
+    probability = state.probabilities[arm]
+    store(selected(state, arm), buffer)
+    return arm, probability
 
 
-def _take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float) -> None:
-    store(update(load(buffer, n_arms), arm, loss, probability), buffer)
+def _take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
+    state = load(buffer, n_arms)
+    if select_first:
+        state = selected(state, arm)
+    store(update(state, arm, loss, probability), buffer)
 
 
 def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any]:
     """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
-    if not isinstance(inspect.getattr_static(policy, "update"), staticmethod):
-        raise TypeError(f"update must be a static method, but that of {type(policy).__name__} is not")
     layout = layout_of(policy)
-    parts: dict[str, Any] = dict(zip(("load", "store"), _buffer_functions(layout), strict=True))
-    parts |= {"update": policy.update, "draw": draw}
+    parts: dict[str, Any] = {"draw": draw, "charge": charge}
+    parts |= zip(("load", "store"), _buffer_functions(layout), strict=True)
+    hooks = ["selected", "update_full" if policy.full_information else "update"]
+    for name in hooks:
+        if not isinstance(inspect.getattr_static(policy, name), staticmethod):
+            raise TypeError(f"{name} must be a static method, but that of {type(policy).__name__} is not")
+        parts[name] = getattr(policy, name)
     digest = _digest(tuple(parts.values()))
     # The same code may stand in two classes, as their update or as a State; the machine code knows the types.
-    key = (template, digest, policy.update, layout.state_type)
+    key = (template, digest, *(parts[name] for name in hooks), layout.state_type)
     if key not in _kernels:
         names = {**globals(), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
+        learn = _learn_full if policy.full_information else _learn
+        names["learn"] = _callable_when_compiled(FunctionType(learn.__code__, names, learn.__name__))
         function = FunctionType(template.__code__, names, template.__name__)
         function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
         _kernels[key] = _machine_code(function, signature, policy)
@@ -150,10 +244,9 @@ def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Cal
     try:
         try:
             compiled = numba.njit([signature], cache=True, **_OPTIONS)(function)
-        except RuntimeError as error:
-            if "cannot cache function" not in str(error):
-                raise
-            compiled = numba.njit([signature], **_OPTIONS)(function)  # no folder to write to: compile in every process
+        except (RuntimeError, ImportError, AttributeError):
+            # There is no folder for the cache, or what is in it stands in a module that this process cannot import.
+            compiled = numba.njit([signature], **_OPTIONS)(function)
     except numba.errors.NumbaError as error:
         raise TypeError(
             f"the update of {type(policy).__name__} cannot be compiled (the compiler's reason is above); "
@@ -220,7 +313,9 @@ def _digest(functions: tuple[FunctionType, ...]) -> str:
     """Return a digest of all on which the machine code of these functions depends."""
     met = list(functions)
     for function in met:  # grows while it is walked
-        met += [value for _, value in _references(function) if isinstance(value, FunctionType) and value not in met]
+        for _, value in _references(function):
+            if isinstance(value, FunctionType) and value not in met:
+                met.append(value)
     digest = hashlib.sha256()
     for function in met:
         for piece in _fingerprint(function, met):

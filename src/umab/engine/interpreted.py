@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab.algorithms.base import Policy
+from umab.algorithms.base import FullInformation, Policy
 from umab.algorithms.registry import as_policy
+from umab.engine.delays import Delays
 from umab.engine.streams import stream
 from umab.losses import Losses
 from umab.simplex import draw
@@ -30,7 +32,7 @@ class Round(NamedTuple):
     state: Any
 
 
-def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0) -> Iterator[Round]:
+def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, delays: Any = None) -> Iterator[Round]:
     """Yield, round by round, what trial number `trial` of `umab.simulate` with the same arguments does.
 
     Nothing is compiled, so a debugger can step through a policy.
@@ -47,9 +49,17 @@ def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0) ->
     table = Losses.of(losses)
     policy = as_policy(policy).for_horizon(table.n_rounds)
     uniforms = np.random.Generator(stream(seed, trial)).random(table.n_rounds)
+    late = Delays.of(0 if delays is None else delays, table.n_rounds).of_trial(seed, trial, table.n_rounds)
+    due: defaultdict[int, list[tuple[list[float], int, float]]] = defaultdict(list)
     state = policy.init(table.n_arms)
-    for row, uniform in zip(table.table.tolist(), uniforms.tolist(), strict=True):
+    for t, (row, uniform) in enumerate(zip(table.table.tolist(), uniforms.tolist(), strict=True)):
         arm = draw(state.probabilities, uniform)
         probability = state.probabilities[arm]
-        state = policy.update(state, arm, row[arm], probability)
+        state = policy.selected(state, arm)
+        due[t + int(late[t])].append((row, arm, probability))
+        for then, chosen, with_probability in due.pop(t, []):
+            if isinstance(policy, FullInformation):
+                state = policy.update_full(state, then)
+            else:
+                state = policy.update(state, chosen, then[chosen], with_probability)
         yield Round(arm, probability, state)

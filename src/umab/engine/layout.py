@@ -63,7 +63,8 @@ def layout_of(policy: Policy) -> Layout:
 
 def check_distribution(policy: Policy, probabilities: Buffer) -> None:
     """Raise if an update has left something that is not a distribution, as only an error in the policy can do."""
-    if not ((probabilities > 0.0).all() and (abs(probabilities.sum(axis=-1) - 1.0) < 1e-9).all()):
+    lowest = 0.0 if policy.plays_each_arm_first else 5e-324
+    if not ((probabilities >= lowest).all() and (abs(probabilities.sum(axis=-1) - 1.0) < 1e-9).all()):
         raise ArithmeticError(
             f"the update of {policy.name} must leave positive probabilities that sum to 1, but left {probabilities}; "
             "umab.testing.check_policy finds out why"

@@ -18,7 +18,8 @@ from umab import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
-from umab.engine.compiled import compiler_version, simulation_kernel
+from umab.engine.compiled import compiler_version, delayed_simulation_kernel, simulation_kernel
+from umab.engine.delays import Delays
 from umab.engine.layout import Layout, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.losses import Losses, Table
@@ -43,6 +44,7 @@ def simulate(
     seed: int = ...,
     expected: bool = ...,
     keep: Keep = ...,
+    delays: Any = ...,
     n_threads: int | None = ...,
     progress: bool | None = ...,
 ) -> Result: ...
@@ -57,6 +59,7 @@ def simulate(
     seed: int = ...,
     expected: bool = ...,
     keep: Keep = ...,
+    delays: Any = ...,
     n_threads: int | None = ...,
     progress: bool | None = ...,
 ) -> list[Result]: ...
@@ -70,6 +73,7 @@ def simulate(
     seed: int = 0,
     expected: bool = False,
     keep: Keep = "all",
+    delays: Any = None,
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> Result | list[Result]:
@@ -92,6 +96,12 @@ def simulate(
     keep
         ``"all"`` keeps the regret and the arm of every round of every trial; ``"summary"`` keeps the curves and the
         final regrets, so that a million trials fit into memory.
+    delays
+        How many rounds late the loss of a round comes: a whole number, an array of one a round, or a function of a
+        random generator and the number of rounds that returns such an array, called for each trial with a stream of its
+        own. With delay d the loss of round s is taken in before the draw of round s + d + 1; several due together go in
+        the order of their draws; what is open at the end is dropped. Every policy uses the probability at the time of
+        the draw. None is no delay.
     n_threads
         Threads to use; None takes one a core. No bit of the result depends on it.
     progress
@@ -119,7 +129,8 @@ def simulate(
     table = Losses.of(losses)
     for each in wanted:
         _check_range(each, table)
-    work = _Work.of(table, n_trials=n_trials, seed=seed, expected=bool(expected), keep_all=keep == "all")
+    late = None if delays is None else Delays.of(delays, table.n_rounds)
+    work = _Work.of(table, late, n_trials=n_trials, seed=seed, expected=bool(expected), keep_all=keep == "all")
     with Progress(n_trials * len(wanted), "simulating", progress) as bar, ThreadPoolExecutor(n_threads) as pool:
         try:
             results = [_run(each, work, pool, n_threads, bar) for each in wanted]
@@ -134,6 +145,7 @@ class _Work(NamedTuple):
     """What all policies of a simulation share."""
 
     losses: Losses
+    delays: Delays | None
     costs: Table
     """The losses less the smallest of their round, as multiples of `2**exponent`: what regret is counted in."""
     best: Curve
@@ -146,7 +158,9 @@ class _Work(NamedTuple):
     stop: threading.Event
 
     @classmethod
-    def of(cls, losses: Losses, *, n_trials: int, seed: int, expected: bool, keep_all: bool) -> _Work:
+    def of(
+        cls, losses: Losses, delays: Delays | None, *, n_trials: int, seed: int, expected: bool, keep_all: bool
+    ) -> _Work:
         """Prepare the costs.
 
         Taking the smallest loss of each round away changes no regret but keeps its digits when all losses share a large
@@ -164,7 +178,7 @@ class _Work(NamedTuple):
             running = np.cumsum(np.vstack([sums, costs[piece]]), axis=0)[1:]
             best[piece] = running.min(axis=1)
             sums = running[-1]
-        return cls(losses, costs, best, exponent + room, n_trials, seed, expected, keep_all, threading.Event())
+        return cls(losses, delays, costs, best, exponent + room, n_trials, seed, expected, keep_all, threading.Event())
 
 
 class _Rows(NamedTuple):
@@ -210,6 +224,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
         "n_trials": n_trials,
         "seed": work.seed,
         "expected": work.expected,
+        "delays": "none" if work.delays is None else work.delays.description,
         "losses": {
             "n_rounds": n_rounds,
             "arms": list(work.losses.arms),
@@ -223,7 +238,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
 
 def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
-    kernel = simulation_kernel(policy)
+    kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
     layout = layout_of(policy)
     start = layout.pack(policy.init(work.losses.n_arms))
     waiting: deque[Future[_Block]] = deque()
@@ -244,6 +259,11 @@ def _run_block(
     buffers = np.tile(start, (len(streams), 1))
     totals = np.zeros(len(streams))
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
+    if work.delays is not None:
+        ids = range(trials.start, trials.stop)
+        late = np.array([work.delays.of_trial(work.seed, trial, n_rounds) for trial in ids])
+        size = int(late.max()) + 1
+        chances, links = np.zeros((len(streams), size)), np.full((len(streams), 4, size), -1)
     for piece in _pieces(n_rounds):
         if work.stop.is_set():
             raise CancelledError
@@ -251,8 +271,27 @@ def _run_block(
         uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
-        losses, costs, best = work.losses.table[piece], work.costs[piece], work.best[piece]
-        kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
+        costs, best = work.costs[piece], work.best[piece]
+        if work.delays is None:
+            losses = work.losses.table[piece]
+            kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
+        else:
+            due, losses = np.ascontiguousarray(late[:, piece]), work.losses.table
+            kernel(
+                buffers,
+                uniforms,
+                losses,
+                costs,
+                best,
+                work.expected,
+                totals,
+                regret,
+                arms,
+                piece.start,
+                due,
+                chances,
+                links,
+            )
         mean[piece] = regret.mean(axis=0)
         squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
         rows.final[trials] = regret[:, -1]

@@ -5,6 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 
-def stream(seed: int | None, trial: int) -> np.random.PCG64:
-    """Return the random numbers of a trial; a seed of None takes fresh ones from the system."""
-    return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(trial,)))
+def stream(seed: int | None, trial: int, *, of_delays: bool = False) -> np.random.PCG64:
+    """Return the random numbers of a trial, for its draws or for its delays; a seed of None takes fresh ones."""
+    return np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(trial, 1) if of_delays else (trial,)))

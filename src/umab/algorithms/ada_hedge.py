@@ -1,0 +1,105 @@
+"""AdaHedge, which sees all losses: scale-free and shift-free."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from umab.algorithms.base import FullInformation
+from umab.checks import LARGEST
+from umab.numerics import FINEST_UNIT, FLOOR, fit_unit
+from umab.simplex import Vector, softmin, uniform
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # w_t
+    loss_sums: Vector  # L_t
+    gap_sum: float  # Δ_t
+    unit: float  # multiplier from losses to the unit of the sums
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaHedge(FullInformation):
+    """AdaHedge, which sees the losses of all arms; a yardstick for what bandits pay for seeing one.
+
+    w_t = softmin(η_t L_t) with η_t = ln n / Δ_t, where Δ grows by the mixability gap ⟨w, ℓ⟩ + (1/η) ln Σ w_k e^{−ηℓ_k}
+    of each round. While Δ is 0 it follows the leader, uniformly over the arms with the smallest L.
+
+    Guarantee
+    ---------
+    Regret of order √(Σ (max ℓ_t − min ℓ_t)² ln n). Multiplying all losses by a positive number, or adding a number to
+    all, changes no distribution.
+
+    References
+    ----------
+    De Rooij, van Erven, Grünwald and Koolen, Follow the Leader If You Can, Hedge If You Must, JMLR 2014.
+
+    Examples
+    --------
+    >>> import umab
+    >>> umab.simulate(umab.AdaHedge(), [[0.0, 1.0]] * 100, n_trials=10)
+    Result(adahedge: regret 0.8 ± 0.2 after 100 rounds, 10 trials)
+    """
+
+    scale_free: ClassVar[bool] = True
+    shift_free: ClassVar[bool] = True
+    reference: ClassVar[str] = "de Rooij et al. 2014"
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "√(Σ(max ℓ_t − min ℓ_t)² ln n)"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution."""
+        return State(
+            probabilities=uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            gap_sum=0.0,
+            unit=FINEST_UNIT,
+        )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η, once it is finite."""
+        return {"η": math.log(len(state.probabilities)) / state.gap_sum * state.unit} if state.gap_sum else {}
+
+    @staticmethod
+    def update_full(state: State, losses: Vector) -> State:
+        """Take in the losses of a round."""
+        n_arms = len(state.probabilities)
+        size = 0.0
+        for k in range(n_arms):
+            size = max(size, abs(losses[k]))
+        unit, shrink = fit_unit(state.unit, size)
+        gap_sum = state.gap_sum * shrink
+        rate = math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST
+        lowest_sum, lowest = state.loss_sums[0], losses[0] * unit
+        for k in range(1, n_arms):
+            lowest_sum = min(lowest_sum, state.loss_sums[k])
+            lowest = min(lowest, losses[k] * unit)
+        # Losses are counted from the smallest one on. Then no exponent is positive, and none overflows.
+        mean, best_of_leaders, rest, shrunk = 0.0, LARGEST, 0.0, 0.0
+        for k in range(n_arms):
+            above = losses[k] * unit - lowest
+            if state.loss_sums[k] == lowest_sum:
+                best_of_leaders = min(best_of_leaders, above)
+            exponent = -min(rate * above, 800.0)
+            mean += state.probabilities[k] * above
+            rest += state.probabilities[k] * math.exp(exponent)
+            shrunk += state.probabilities[k] * math.expm1(exponent)
+            state.loss_sums[k] = state.loss_sums[k] * shrink + above
+        if gap_sum > 0.0:
+            mix_loss = -(math.log1p(shrunk) if shrunk > -0.5 else math.log(max(rest, FLOOR))) / rate
+        else:
+            mix_loss = best_of_leaders  # the limit for a rate of infinity
+        gap_sum += max(0.0, mean - mix_loss)
+        if n_arms > 1:
+            # A rate beyond all bounds follows the leaders, each with the same weight.
+            softmin(state.loss_sums, math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST, state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            loss_sums=state.loss_sums,
+            gap_sum=gap_sum,
+            unit=unit,
+        )

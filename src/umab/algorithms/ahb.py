@@ -1,0 +1,158 @@
+"""AHB, AdaHedge for bandits: blind to the units of the losses and to a constant added to all of them."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from umab.algorithms.base import Policy
+from umab.numerics import FINEST_UNIT, FLOOR, fit_unit, importance_weighted
+from umab.simplex import Vector, mix, softmin, uniform
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # p_t, with the exploration mixed in; in the first n draws, all on one arm
+    weights: Vector  # q_t
+    loss_sums: Vector  # Σ (ℓ̂_s − C), the same for all arms as Σ ℓ̂_s but for a constant
+    centre: float  # the mean of the first n losses; until they are there, their sum divided by n
+    gap_sum: float  # Σ δ_s
+    unit: float  # multiplier from losses to the unit of the sums
+    n_selected: float  # how often an arm was drawn
+    n_updates: float  # t − 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AHB(Policy):
+    """AHB, for losses of any size, sign and offset.
+
+    Every arm is played once, and the mean C of the n losses centres all that follow: with payoffs y = −ℓ,
+    ŷ_a = C + (y − C)/p_k for the arm a = k that was drawn and C for the others. AdaHedge runs on these estimates,
+
+        q_t = softmax(η_t Σ_s ŷ_s),    η_t = ln n / Σ_s δ_s,    δ_s = −⟨q_s, ŷ_s⟩ + (1/η_s) ln Σ_a q_{s,a} e^{η_s
+        ŷ_{s,a}},
+
+    and the arm is drawn from p_t = (1 − γ_t) q_t + γ_t / n with γ_t = min(1/2, √(2.5 n ln n / t)).
+
+    Guarantee --------- Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an
+    oblivious adversary. Multiplying all losses by a positive number, or adding any number to them, changes no
+    distribution. No bound is known for late feedback; the m-th draw plays arm m for m ≤ n all the same, and C is the
+    mean of the first n losses to arrive.
+
+    References
+    ----------
+    Hadiji and Stoltz, Adaptation to the Range in K-Armed Bandits, JMLR 2023.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.AHB(), arms=3)
+    >>> for arm, loss in enumerate([0.5, -1.0, 5.0]):
+    ...     learner.update(arm, loss)
+    >>> learner.update(0, loss=-0.25)
+    >>> learner.probabilities().round(4)
+    array([0.5277, 0.2361, 0.2361])
+    """
+
+    scale_free: ClassVar[bool] = True
+    shift_free: ClassVar[bool] = True
+    plays_each_arm_first: ClassVar[bool] = True
+    reference: ClassVar[str] = "Hadiji & Stoltz 2023"
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "(max ℓ − min ℓ) √(nT ln n)"
+
+    def init(self, n_arms: int) -> State:
+        """Return all probability on the first arm."""
+        return State(
+            probabilities=[1.0] + [0.0] * (n_arms - 1),
+            weights=uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            centre=0.0,
+            gap_sum=0.0,
+            unit=FINEST_UNIT,
+            n_selected=0.0,
+            n_updates=0.0,
+        )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η and γ, once they matter."""
+        n_arms = len(state.probabilities)
+        if state.n_updates < n_arms or state.gap_sum == 0.0:
+            return {}
+        return {"η": math.log(n_arms) / state.gap_sum * state.unit, "γ": exploration_share(n_arms, state.n_updates)}
+
+    @staticmethod
+    def selected(state: State, arm: int) -> State:
+        """Move on to the next arm while not every arm was drawn."""
+        n_arms = len(state.probabilities)
+        n_selected = state.n_selected + 1.0
+        if n_selected <= n_arms:
+            for k in range(n_arms):
+                state.probabilities[k] = 1.0 if k == n_selected else 0.0
+            if n_selected == n_arms:
+                mix(state.weights, 1.0, state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            weights=state.weights,
+            loss_sums=state.loss_sums,
+            centre=state.centre,
+            gap_sum=state.gap_sum,
+            unit=state.unit,
+            n_selected=n_selected,
+            n_updates=state.n_updates,
+        )
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        centre, gap_sum = state.centre * shrink, state.gap_sum * shrink
+        if state.n_updates < n_arms:
+            centre += loss * unit / n_arms
+        elif n_arms > 1:
+            estimate = importance_weighted(loss * unit - centre, probability)
+            gap_sum += mixability_gap(state.weights[arm], -estimate, gap_sum / math.log(n_arms))
+            state.loss_sums[arm] += estimate
+            if gap_sum > 0.0:
+                softmin(state.loss_sums, math.log(n_arms) / gap_sum, state.weights)
+        n_updates = state.n_updates + 1.0
+        if state.n_selected >= n_arms and n_updates >= n_arms:
+            mix(state.weights, exploration_share(n_arms, n_updates), state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            weights=state.weights,
+            loss_sums=state.loss_sums,
+            centre=centre,
+            gap_sum=gap_sum,
+            unit=unit,
+            n_selected=state.n_selected,
+            n_updates=n_updates,
+        )
+
+
+def exploration_share(n_arms: int, n_updates: float) -> float:
+    """Return γ_t for t = n_updates + 1."""
+    return min(0.5, math.sqrt(2.5 * n_arms * math.log(n_arms) / (n_updates + 1.0)))
+
+
+def mixability_gap(q: float, payoff: float, temperature: float) -> float:
+    """Return δ = −qz + (1/η) ln(1 − q + q e^{ηz}) for z = `payoff` of the arm of weight `q` and 0 for the others.
+
+    `temperature` is 1/η, and may be 0. The exponent that is taken is never positive, so it cannot overflow.
+    """
+    if temperature == 0.0:
+        return max(payoff, 0.0) - q * payoff
+    weight = 1.0 - q if payoff > 0.0 else q  # of what loses against the best, by |z|
+    loss = abs(payoff)
+    shrunk = weight * math.expm1(-min(loss / temperature, 800.0))
+    if shrunk > -0.5:
+        return max(0.0, weight * loss + temperature * math.log1p(shrunk))
+    rest = (1.0 - weight) + weight * math.exp(-min(loss / temperature, 800.0))
+    return max(0.0, weight * loss + temperature * math.log(max(rest, FLOOR)))

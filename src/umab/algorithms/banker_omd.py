@@ -1,0 +1,134 @@
+"""Banker-OMD for general losses, as the log-barrier FTRL that it is when feedback is not late."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+from umab import checks, simplex
+from umab.algorithms.base import Policy
+from umab.numerics import fit_unit, importance_weighted, unit_of
+from umab.simplex import Vector, log_barrier
+
+Skipped = Literal["usable", "lost"]
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # x_t
+    loss_sums: Vector  # Σ ℓ̂_s over the rounds that were not skipped
+    bound: float  # L̂, twice the largest loss seen in size, at least 1
+    square_sum: float  # Σ ℓ²_{s,k_s} over the rounds that were not skipped
+    unit: float  # multiplier from losses to the unit of the sums
+    weight: float  # σ_t, in units
+    log_horizon: float  # ln T
+    savings_lost: float  # 1 if a skipped round returns to the uniform distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankerOMD(Policy):
+    """Banker-OMD (Banker-SFLBINF), for losses of any size and sign.
+
+    Without late feedback the bank of the published algorithm is log-barrier FTRL with weight σ_t, which needs memory
+    for the arms only. A round is skipped if |ℓ_t| > L̂ or ℓ_t < −σ_t/2; other rounds count in D = L̂² + Σ ℓ²_s and
+
+        σ_t = max(√((3 + D) / ln(3 + D/L̂²)) / √(n ln T), 2L̂),    L̂ = max(1, twice the largest |ℓ_s| so far).
+
+    Parameters
+    ----------
+    horizon
+        T, the number of rounds. `umab.simulate` fills it in.
+    skipped
+        Whether what a skipped round had invested is ``"usable"`` again, or ``"lost"``, as a literal reading has it:
+        then the next distribution is uniform after every skip. For study.
+
+    Guarantee
+    ---------
+    None that holds. The published bound for general losses lacks explicit exploration in its proof (Chen and Zhang,
+    appendix). The form for late feedback, which keeps a vault a round, is not implemented; this one runs under delay
+    without a bound.
+
+    References
+    ----------
+    Huang, Dai and Huang, Banker Online Mirror Descent, ICML 2023, Algorithm 4.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.BankerOMD(horizon=1258), arms=3)
+    >>> learner.update(0, loss=0.5)
+    >>> learner.probabilities().round(4)
+    array([0.2826, 0.3587, 0.3587])
+    """
+
+    horizon: int | None = None
+    skipped: Skipped = "usable"
+    reference: ClassVar[str] = "Huang, Dai & Huang 2023, Algorithm 4"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        checks.one_of("skipped", self.skipped, get_args(Skipped))
+        self._set(horizon=checks.optional_horizon(self.horizon))
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Until it is given one."""
+        return self.horizon is None
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        unit = unit_of(1.0)
+        log_horizon = math.log(max(self.horizon or 2, 2))
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            bound=unit,
+            square_sum=0.0,
+            unit=unit,
+            weight=investment(unit, 0.0, unit, n_arms * log_horizon),
+            log_horizon=log_horizon,
+            savings_lost=1.0 if self.skipped == "lost" else 0.0,
+        )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return 1/σ."""
+        return {"1/σ": state.unit / state.weight}
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        bound = state.bound * shrink
+        square_sum = state.square_sum * shrink * shrink
+        scaled = loss * unit
+        if abs(scaled) > bound or scaled < -0.5 * state.weight * shrink:
+            if state.savings_lost == 1.0:
+                for k in range(n_arms):
+                    state.loss_sums[k] = 0.0
+        else:
+            state.loss_sums[arm] += importance_weighted(scaled, probability)
+            square_sum += scaled * scaled
+        bound = max(bound, 2.0 * abs(scaled))
+        weight = investment(bound, square_sum, unit, n_arms * state.log_horizon)
+        log_barrier(state.loss_sums, 1.0 / weight, state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            loss_sums=state.loss_sums,
+            bound=bound,
+            square_sum=square_sum,
+            unit=unit,
+            weight=weight,
+            log_horizon=state.log_horizon,
+            savings_lost=state.savings_lost,
+        )
+
+
+def investment(bound: float, square_sum: float, unit: float, n_log_horizon: float) -> float:
+    """Return σ in units, in which the 1 of a loss is `unit` and the 3 beside D is 3 unit²."""
+    total = bound * bound + square_sum
+    share = (3.0 * unit * unit + total) / math.log(3.0 + total / (bound * bound))
+    return max(math.sqrt(share / n_log_horizon), 2.0 * bound)

@@ -1,0 +1,99 @@
+"""EXP3, the classic of adversarial bandits, for losses of a known range."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from umab import checks, simplex
+from umab.algorithms.known_range import KnownHorizon
+from umab.numerics import importance_weighted
+from umab.simplex import Vector, mix, softmin
+
+
+class State(NamedTuple):
+    """What EXP3 knows; gains are losses turned over, from 0 for `high` to 1 for `low`."""
+
+    probabilities: Vector  # p_t, with the exploration mixed in
+    weights: Vector  # w_t / Σ w_t
+    log_weights: Vector  # −ln w_t
+    gamma: float  # γ
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EXP3(KnownHorizon):
+    """EXP3, for losses in a known range [low, high].
+
+    With the gain x = (high − ℓ)/(high − low) of the arm k that was drawn, its weight is multiplied by exp(γ x/(n p_k)),
+    and arms are drawn from p = (1 − γ) w/Σw + γ/n.
+
+    Parameters
+    ----------
+    low, high
+        The range of the losses. A loss outside it is refused.
+    gamma
+        γ; if it is not given, min(1, √(n ln n / ((e − 1) T))).
+    horizon
+        T, the number of rounds, from which γ follows if it is not given. `umab.simulate` fills it in.
+
+    Guarantee
+    ---------
+    Expected regret of order (high − low) √(nT ln n) against an oblivious adversary. No bound is known for late feedback
+    in this form.
+
+    References
+    ----------
+    Auer, Cesa-Bianchi, Freund and Schapire, The Nonstochastic Multiarmed Bandit Problem, SIAM J. Comput. 2002.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.EXP3(low=0, high=10, gamma=0.1), arms=2)
+    >>> learner.update(0, loss=2.5)
+    >>> learner.probabilities().round(4)
+    array([0.5169, 0.4831])
+    """
+
+    gamma: float | None = None
+    reference: ClassVar[str] = "Auer et al. 2002"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if self.gamma is not None:
+            self._set(gamma=checks.probability("gamma", self.gamma))
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Unless γ is given."""
+        return self.gamma is None and self.horizon is None
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "(high − low) √(nT ln n)"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution."""
+        gamma = self.gamma
+        if gamma is None:
+            gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            weights=simplex.uniform(n_arms),
+            log_weights=[0.0] * n_arms,
+            gamma=gamma,
+            low=self.low,
+            high=self.high,
+        )
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss."""
+        n_arms = len(state.probabilities)
+        gain = (state.high - loss) / (state.high - state.low)
+        state.log_weights[arm] -= state.gamma / n_arms * importance_weighted(gain, probability)
+        softmin(state.log_weights, 1.0, state.weights)
+        mix(state.weights, state.gamma, state.probabilities)
+        return state

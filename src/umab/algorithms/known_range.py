@@ -1,0 +1,50 @@
+"""What policies share that must be told the range of the losses."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from umab import checks
+from umab.algorithms.base import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRange(Policy):
+    """A policy for losses in [low, high], a range that must be known in advance.
+
+    A loss outside it is refused. Adding a number to the losses and to the range, or multiplying both, changes nothing;
+    not knowing the range is what the other policies are for.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    instead: ClassVar[str] = "; if the range is not known, use UMABNN, UMABG, AHB or SCB, which need none"
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        low, high = checks.finite("low", self.low), checks.finite("high", self.high)
+        if not low < high or math.isinf(high - low):
+            raise ValueError(f"high must be above low, by a finite number, but got low={low} and high={high}")
+        self._set(low=low, high=high)
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """From low to high."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownHorizon(KnownRange):
+    """A policy for losses in [low, high] that must know the number of rounds, too."""
+
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the range and the horizon."""
+        super().__post_init__()
+        self._set(horizon=checks.optional_horizon(self.horizon))
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Until it is given one."""
+        return self.horizon is None

@@ -1,0 +1,109 @@
+"""SCB, scale-clipping with a Tsallis regulariser: optimal in the worst case."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from umab import simplex
+from umab.algorithms.base import Policy
+from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted
+from umab.simplex import Vector, mix, tsallis
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # q_t, with the exploration mixed in
+    iterate: Vector  # p_t
+    loss_sums: Vector  # Σ of the estimates of clipped losses, moved up by C
+    scale: float  # C_t, in units; twice the last loss that was above it in size
+    unit: float  # multiplier from losses to the unit of the sums
+    round: float  # t
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCB(Policy):
+    """SCB, for losses of any size and sign; strictly scale-free.
+
+    Losses are clipped to [−C, C] and moved up by C, so that estimates (clip(ℓ) + C)/q_k are never negative; C becomes
+    2|ℓ| whenever a loss is above it in size. On these runs FTRL with the ½-Tsallis regulariser,
+
+        p_t = argmin_p ⟨L, p⟩ + (1/η_t)(4√n − 4 Σ √p_k),    η_t = 1/(2C√t),    q_t = (1 − β_t) p_t + β_t/n,
+
+    with β_t = n/(2n + √(nt)); p_t is uniform until a loss is not 0.
+
+    Guarantee
+    ---------
+    Expected regret of order ℓ∞ √(nT), without logarithms in T, against an oblivious adversary. No bound is known for
+    late feedback.
+
+    References
+    ----------
+    Chen and Zhang, COLT 2024, Algorithm 1.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.SCB(), arms=3)
+    >>> for arm, loss in enumerate([0.5, -1.0, 5.0]):
+    ...     learner.update(arm, loss)
+    >>> learner.probabilities().round(4)
+    array([0.3398, 0.3398, 0.3205])
+    """
+
+    scale_free: ClassVar[bool] = True
+    reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 1"
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "ℓ∞ √(nT)"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            iterate=simplex.uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            scale=0.0,
+            unit=FINEST_UNIT,
+            round=1.0,
+        )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η, once there is a loss, and β."""
+        rates = {"β": exploration_share(len(state.probabilities), state.round)}
+        if state.scale > 0.0:
+            rates["η"] = 1.0 / (2.0 * state.scale / state.unit * math.sqrt(state.round))
+        return rates
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        scaled = loss * unit
+        scale = state.scale * shrink
+        state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability)
+        if abs(scaled) > scale:
+            scale = 2.0 * abs(scaled)
+        t = state.round + 1.0
+        if scale > 0.0:
+            tsallis(state.loss_sums, 1.0 / (4.0 * scale * math.sqrt(t)), state.iterate)
+        mix(state.iterate, exploration_share(n_arms, t), state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            iterate=state.iterate,
+            loss_sums=state.loss_sums,
+            scale=scale,
+            unit=unit,
+            round=t,
+        )
+
+
+def exploration_share(n_arms: int, t: float) -> float:
+    """Return β_t."""
+    return n_arms / (2.0 * n_arms + math.sqrt(n_arms * t))

@@ -1,0 +1,91 @@
+"""SCB-IX, scale-clipping with implicit exploration: bounds that hold with high probability."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from umab.algorithms.base import Policy
+from umab.algorithms.exp3_ix import learning_rate
+from umab.algorithms.scb import SCB, State
+from umab.numerics import fit_unit, importance_weighted
+from umab.simplex import mix, softmin
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCBIX(Policy):
+    """SCB-IX, for losses of any size and sign; strictly scale-free, with a bound that holds with high probability.
+
+    As `SCB`, with the entropy in place of the Tsallis regulariser, η_t = √(ln n/(nt))/C and β_t = √(n ln n/(n ln n +
+    t)), and estimates divided by q_k + γ_t in place of q_k, with γ_t = η_t C/2 (0 until a loss is not 0).
+
+    Guarantee
+    ---------
+    Regret of order ℓ∞ √(nT ln n), with high probability. No bound is known for late feedback.
+
+    References
+    ----------
+    Chen and Zhang, COLT 2024, Algorithm 2.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.SCBIX(), arms=3)
+    >>> for arm, loss in enumerate([0.5, -1.0, 5.0]):
+    ...     learner.update(arm, loss)
+    >>> learner.probabilities().round(4)
+    array([0.3376, 0.3376, 0.3248])
+    """
+
+    scale_free: ClassVar[bool] = True
+    reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 2"
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "ℓ∞ √(nT ln n), w.h.p."
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return SCB().init(n_arms)
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η, once there is a loss, and β."""
+        n_arms = len(state.probabilities)
+        rates = {"β": exploration_share(n_arms, state.round)}
+        if state.scale > 0.0:
+            rates["η"] = learning_rate(n_arms, state.round) / (state.scale / state.unit)
+        return rates
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        scaled = loss * unit
+        scale = state.scale * shrink
+        # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C.
+        bias = 0.5 * learning_rate(n_arms, state.round) if state.scale > 0.0 else 0.0
+        state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability + bias)
+        if abs(scaled) > scale:
+            scale = 2.0 * abs(scaled)
+        t = state.round + 1.0
+        if scale > 0.0:
+            softmin(state.loss_sums, learning_rate(n_arms, t) / scale, state.iterate)
+        mix(state.iterate, exploration_share(n_arms, t), state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            iterate=state.iterate,
+            loss_sums=state.loss_sums,
+            scale=scale,
+            unit=unit,
+            round=t,
+        )
+
+
+def exploration_share(n_arms: int, t: float) -> float:
+    """Return β_t."""
+    width = n_arms * math.log(n_arms)
+    return math.sqrt(width / (width + t))

@@ -1,0 +1,165 @@
+"""SF-MAB and SF-MAB-A, which learn at a rate set by the stability that was really paid."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
+
+from umab import checks, simplex
+from umab.algorithms.base import Policy
+from umab.numerics import fit_unit, importance_weighted, unit_of
+from umab.simplex import Vector, log_barrier, mix, power_shift
+
+Exploration = Literal["adaptive", "anytime"]
+
+_ADAPTIVE, _ANYTIME = 0.0, 1.0
+
+
+class State(NamedTuple):
+    """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
+
+    probabilities: Vector  # p'_t, with the exploration mixed in
+    iterate: Vector  # p_t
+    loss_sums: Vector  # Σ ℓ̂_s
+    stability_sum: float  # Σ M_s
+    exploration_cost: float  # Σ γ_s |ℓ̂_s|
+    unit: float  # multiplier from losses to the unit of the sums
+    exploration_rate: float  # γ_t
+    round: float  # t
+    exploration: float  # which exploration rate, by its code
+
+
+@dataclass(frozen=True, kw_only=True)
+class SFMAB(Policy):
+    """SF-MAB, for losses of any size and sign; with adaptive exploration, SF-MAB-A.
+
+    It follows the regularised leader with a log-barrier on estimates ℓ̂_{t,k} = ℓ_t / p'_{t,k} and mixes in uniform
+    exploration, p'_t = (1 − γ_t) p_t + γ_t / n. The learning rate is η_t = n / (1 + Σ_{s<t} M_s), where
+
+        M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − Breg(q‖p_t) / η_t
+
+    is what the step of round t costs in stability; Breg is the Bregman divergence of the log-barrier.
+
+    Parameters
+    ----------
+    exploration
+        The rate γ_{t+1}: ``"adaptive"`` (SF-MAB-A), n / (2n + Σ_{s≤t} γ_s |ℓ̂_s|); ``"anytime"`` (SF-MAB),
+        min(1/2, √(n/t)).
+
+    Guarantee --------- Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n
+    Σ‖ℓ_t‖²₂) (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because of the 1
+    in the learning rate. No bound is known for late feedback.
+
+    References
+    ----------
+    Putta and Agrawal, Scale-Free Adversarial Multi Armed Bandits, ALT 2022.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.SFMAB(), arms=3)
+    >>> learner.update(0, loss=0.5)
+    >>> learner.probabilities().round(4)
+    array([0.2374, 0.3813, 0.3813])
+    """
+
+    exploration: Exploration = "adaptive"
+    reference: ClassVar[str] = "Putta & Agrawal 2022"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        checks.one_of("exploration", self.exploration, get_args(Exploration))
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        bound = "√(nT)" if self.exploration == "anytime" else "√(n Σ‖ℓ_t‖₁)"
+        return f"ℓ∞ {bound} + √(n Σ‖ℓ_t‖²₂)"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            iterate=simplex.uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            stability_sum=0.0,
+            exploration_cost=0.0,
+            unit=unit_of(1.0),
+            exploration_rate=0.5,
+            round=1.0,
+            exploration=_ADAPTIVE if self.exploration == "adaptive" else _ANYTIME,
+        )
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η and γ."""
+        n_arms = len(state.probabilities)
+        return {"η": n_arms / (1.0 + state.stability_sum / state.unit), "γ": state.exploration_rate}
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss and solve for the next distribution."""
+        n_arms = len(state.probabilities)
+        n = float(n_arms)
+        unit, shrink = fit_unit(state.unit, loss)
+        if shrink != 1.0:
+            for k in range(n_arms):
+                state.loss_sums[k] *= shrink
+        estimate = importance_weighted(loss * unit, probability)
+        exploration_cost = state.exploration_cost * shrink + state.exploration_rate * abs(estimate)
+        # The 1 of 1 + ΣM is a loss, so in units it is `unit`.
+        stability_sum = state.stability_sum * shrink
+        stability_sum += stability(state.iterate, arm, estimate, n / (unit + stability_sum), state.probabilities)
+        state.loss_sums[arm] += estimate
+
+        if state.exploration == _ADAPTIVE:
+            exploration_rate = n / (2.0 * n + exploration_cost / unit)
+        else:
+            exploration_rate = min(0.5, math.sqrt(n / state.round))
+        log_barrier(state.loss_sums, n / (unit + stability_sum), state.iterate)
+        mix(state.iterate, exploration_rate, state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            iterate=state.iterate,
+            loss_sums=state.loss_sums,
+            stability_sum=stability_sum,
+            exploration_cost=exploration_cost,
+            unit=unit,
+            exploration_rate=exploration_rate,
+            round=state.round + 1.0,
+            exploration=state.exploration,
+        )
+
+
+def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector) -> float:
+    """Return M = sup_q v(p_k − q_k) − Breg(q‖p)/η for k = `arm`, v = `estimate`, η = `rate`; `scratch` is overwritten.
+
+    The supremum is at 1/q_j = 1/p_j + ηv[j = k] + μ with μ such that the q_j sum to 1. With d_j = p_j/q_j − 1, that is
+    p_j(ηv[j = k] + μ), it comes to (1/η) Σ (d_j − log(1 + d_j)): no term is negative, and none cancels another.
+    """
+    force = rate * estimate
+    if abs(force) > 2.0**500:  # the divergence is nothing against the gain: q_k is 0, or 1
+        return estimate * p[arm] if estimate > 0.0 else -estimate * (1.0 - p[arm])
+    n_arms = len(p)
+    lowest = 1.0 / p[arm] + force
+    for j in range(n_arms):
+        scratch[j] = 1.0 / p[j] + (force if j == arm else 0.0)
+        lowest = min(lowest, scratch[j])
+    x_sum = 0.0
+    for j in range(n_arms):
+        scratch[j] -= lowest
+        x_sum += scratch[j]
+    shift = power_shift(scratch, x_sum, 1)
+    total = 0.0
+    for j in range(n_arms):
+        change = p[j] * ((force if j == arm else 0.0) + (shift - lowest))
+        total += log_gap(change, p[j] * (scratch[j] + shift))
+    # Rounding may carry it out of the bounds that hold for it exactly.
+    return max(0.0, min(total / rate, 0.5 * force * estimate * p[arm]))
+
+
+def log_gap(change: float, ratio: float) -> float:
+    """Return d − log(1 + d) for d = `change`, where 1 + d = `ratio` is known by itself."""
+    if abs(change) < 1e-3:
+        return change * change * (0.5 - change * (1.0 / 3.0 - change * (0.25 - change * (0.2 - change / 6.0))))
+    if abs(change) < 0.5:
+        return change - math.log1p(change)
+    return change - math.log(ratio)

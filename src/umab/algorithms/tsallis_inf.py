@@ -1,0 +1,73 @@
+"""Tsallis-INF, best of both worlds, for losses of a known range."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from umab.algorithms.exp3_ix import EXP3IX, State
+from umab.algorithms.known_range import KnownRange
+from umab.numerics import importance_weighted
+from umab.simplex import tsallis
+
+
+@dataclass(frozen=True, kw_only=True)
+class TsallisINF(KnownRange):
+    """Tsallis-INF with importance weighting, for losses in a known range [low, high]; without a horizon.
+
+    With u = (ℓ − low)/(high − low) and û = u/p_k for the arm k that was drawn,
+
+        p_t = argmin_p Σ_{s<t} ⟨û_s, p⟩ − 2√t Σ √p_k,
+
+    which in the paper's notation is the learning rate 2/√t.
+
+    Parameters
+    ----------
+    low, high
+        The range of the losses. A loss outside it is refused.
+
+    Guarantee
+    ---------
+    Expected regret of order (high − low) √(nT) against an oblivious adversary, and of order ln T if the losses are
+    stochastic. No bound is known for late feedback in this form.
+
+    References
+    ----------
+    Zimmert and Seldin, Tsallis-INF: An Optimal Algorithm for Stochastic and Adversarial Bandits, JMLR 2021.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.TsallisINF(low=0, high=10), arms=2)
+    >>> learner.update(0, loss=2.5)
+    >>> learner.probabilities().round(4)
+    array([0.3796, 0.6204])
+    """
+
+    reference: ClassVar[str] = "Zimmert & Seldin 2021"
+
+    @property
+    def guarantee(self) -> str:
+        """As published."""
+        return "(high − low) √(nT); ln T if stochastic"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution."""
+        return EXP3IX(low=self.low, high=self.high).init(n_arms)
+
+    def rates(self, state: State) -> dict[str, float]:
+        """Return η."""
+        return {"η": 2.0 / math.sqrt(state.round)}
+
+    @staticmethod
+    def update(state: State, arm: int, loss: float, probability: float) -> State:
+        """Take in one loss."""
+        state.loss_sums[arm] += importance_weighted((loss - state.low) / (state.high - state.low), probability)
+        t = state.round + 1.0
+        tsallis(state.loss_sums, 1.0 / math.sqrt(t), state.probabilities)
+        return State(
+            probabilities=state.probabilities,
+            loss_sums=state.loss_sums,
+            round=t,
+            low=state.low,
+            high=state.high,
+        )

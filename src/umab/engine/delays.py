@@ -1,0 +1,57 @@
+"""How late feedback comes: a constant, a number a round, or a distribution."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+from umab.engine.streams import stream
+
+Rounds = npt.NDArray[np.int64]
+Distribution = Callable[[np.random.Generator, int], Any]
+
+
+class Delays(NamedTuple):
+    """Checked delays: of every trial alike, or drawn for each trial from a stream of its own."""
+
+    given: Rounds | None
+    distribution: Distribution | None
+    description: str
+
+    @classmethod
+    def of(cls, delays: Any, n_rounds: int) -> Delays:
+        """Return `delays` for `n_rounds`: a whole number, one a round, or a function that draws them."""
+        if callable(delays):
+            name = getattr(delays, "__qualname__", repr(delays))
+            return cls(None, delays, f"drawn by {name}")
+        if np.ndim(delays) == 0:
+            constant = checks.whole("delays", delays, least=0)
+            return cls(np.full(n_rounds, min(constant, n_rounds), dtype=np.int64), None, f"constant {constant}")
+        given = _checked(delays, n_rounds)
+        return cls(given, None, f"array with sha256 {hashlib.sha256(given.tobytes()).hexdigest()}")
+
+    def of_trial(self, seed: int, trial: int, n_rounds: int) -> Rounds:
+        """Return the delays of a trial."""
+        if self.distribution is None:
+            assert self.given is not None
+            return self.given
+        # Not the stream of the draws: with another delay the arms are drawn from the same uniform numbers.
+        generator = np.random.Generator(stream(seed, trial, of_delays=True))
+        return _checked(self.distribution(generator, n_rounds), n_rounds)
+
+
+def _checked(delays: Any, n_rounds: int) -> Rounds:
+    array = np.asarray(delays)
+    if array.shape != (n_rounds,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"delays must be a whole number for each of {n_rounds} rounds, but got {array.dtype} of shape {array.shape}"
+        )
+    if array.min() < 0:
+        raise ValueError(f"delays must be at least 0, but got {array.min()} for round {int(array.argmin())}")
+    # What comes after the last round never comes; so no delay need be longer than the run.
+    return np.asarray(np.minimum(array, n_rounds), dtype=np.int64)
