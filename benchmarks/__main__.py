@@ -12,8 +12,9 @@ import numpy as np
 import river.bandit
 
 import umab
-from benchmarks.kernels import N_ROUNDS, N_TRIALS, contenders
-from benchmarks.timing import Ratio, take_turns
+from benchmarks.kernels import INLINED, N_ROUNDS, N_TRIALS, contenders, generic
+from benchmarks.timing import Ratio, seconds, take_turns
+from umab.testing import legal_losses
 
 
 class Row(NamedTuple):
@@ -37,6 +38,34 @@ def kernels() -> Iterator[Row]:
             ratio = take_turns(loops["generic"].run, loops[name].run, repeats=25)
             note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns a round"
             yield at_most(f"compiled loop / {name}, n = {n_arms}", ratio, limit, note)
+
+
+def slowest() -> Iterator[Row]:
+    for name in INLINED:
+        if name != "umab-g-a":
+            for n_arms in (2, 10, 100):
+                loops = contenders(n_arms, name)
+                ratio = take_turns(loops["generic"].run, loops["inlined"].run, repeats=15)
+                note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns a round"
+                yield at_most(f"{name} / inlined, n = {n_arms}", ratio, 1.10, note)
+
+
+def print_times() -> None:
+    """Print how long a round of every policy takes, in nanoseconds: the fastest of five runs."""
+    sizes = (2, 10, 100, 1000)
+    print("\nns a round, compiled loop, one core")
+    print(f"{'':16}" + "".join(f"{'n = ' + str(size):>10}" for size in sizes))
+    for name in umab.policies():
+        policy = umab.policy(name).for_horizon(1000)
+        times = []
+        for n_arms in sizes:
+            random = np.random.default_rng(0)
+            losses = np.ascontiguousarray(legal_losses(policy, random.normal(size=(1000, n_arms))))
+            uniforms = random.random((max(1, 320 // n_arms), 1000))
+            run = generic(policy, losses, losses, np.zeros(1000), uniforms).run
+            run()
+            times.append(min(seconds(run) for _ in range(5)) / uniforms.size * 1e9)
+        print(f"{name:16}" + "".join(f"{each:10.0f}" for each in times), flush=True)
 
 
 def threads() -> Iterator[Row]:
@@ -100,8 +129,7 @@ def fresh_process(code: str) -> list[float]:
 def start_up() -> Iterator[Row]:
     first = "import umab, numpy; umab.simulate(umab.UMABNN(), numpy.ones((100, 3)), n_trials=10)"
     for what, code, limit in (("import umab", "import umab", 0.4), ("import + first simulate, warm cache", first, 1.0)):
-        seconds = fresh_process(code)
-        low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+        low, median, high = np.quantile(fresh_process(code), [0.25, 0.5, 0.75])
         yield Row(what, f"{median:5.2f}  ({low:.2f}–{high:.2f})", f"≤ {limit:.2f} s", bool(median <= limit), "seconds")
 
 
@@ -109,9 +137,10 @@ def main() -> None:
     print(f"umab {umab.__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
     print("median (middle half) of ratios between neighbouring runs; ✗ marks a target that was missed\n")
     print(f"{'':44}{'measured':22}{'target':12}")
-    for part in (kernels, threads, online, start_up):
+    for part in (kernels, slowest, threads, online, start_up):
         for row in part():
             print(f"{row.what:44}{row.measured:22}{row.target:10}{'✓' if row.met else '✗'}  {row.note}", flush=True)
+    print_times()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""UMAB-G-A written into one loop by hand: what the generic compiled loop is compared with."""
+"""Policies written into one loop by hand: what the generic compiled loop is compared with.
+
+UMAB-G-A, and the three that take longest a round: SF-MAB-A, AdaHedge and Banker-OMD.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ import numba
 
 FLOOR = 2.0**-1000
 SMALLEST_PROPENSITY = 2.0**-900
+LARGEST = 1.7976931348623157e308
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[untyped-decorator]
-def run(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret: Any, arms: Any) -> None:
+inline = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+
+
+@inline  # type: ignore[untyped-decorator]
+def umab_g_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret: Any, arms: Any) -> None:
     n_rounds, n_arms = losses.shape
     n = float(n_arms)
     loss_sums, p, offsets = vectors[0], vectors[1], vectors[2]
@@ -120,3 +127,322 @@ def run(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret:
                 n_raised += raised
             offsets[top] = -n_raised
             p[top] -= rho * n_raised
+
+
+@inline  # type: ignore[untyped-decorator]
+def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret: Any, arms: Any) -> None:
+    n_rounds, n_arms = losses.shape
+    n = float(n_arms)
+    loss_sums, q, p = vectors[0], vectors[1], vectors[2]
+    for trial in range(uniforms.shape[0]):
+        for k in range(n_arms):
+            loss_sums[k] = 0.0
+            q[k] = 1.0 / n
+            p[k] = 1.0 / n
+        unit, stability_sum, exploration_cost, gamma, total = 0.5, 0.0, 0.0, 0.5, 0.0
+        for t in range(n_rounds):
+            uniform = uniforms[trial, t]
+            cumulative = 0.0
+            arm = -1
+            for k in range(n_arms):
+                cumulative += q[k]
+                if uniform < cumulative:
+                    arm = k
+                    break
+            if arm < 0:
+                arm = 0
+                for k in range(1, n_arms):
+                    if q[k] > q[arm]:
+                        arm = k
+            total += costs[t, arm]
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+
+            loss = losses[t, arm]
+            if abs(loss * unit) >= 1.0:
+                fitted = math.ldexp(1.0, min(-math.frexp(loss)[1], 1021))
+                shrink = fitted / unit
+                unit = fitted
+                for k in range(n_arms):
+                    loss_sums[k] *= shrink
+                exploration_cost *= shrink
+                stability_sum *= shrink
+            estimate = loss * unit / max(q[arm], SMALLEST_PROPENSITY)
+            exploration_cost += gamma * abs(estimate)
+            rate = n / (unit + stability_sum)
+            force = rate * estimate
+            if abs(force) > 2.0**500:
+                stability_sum += estimate * p[arm] if estimate > 0.0 else -estimate * (1.0 - p[arm])
+            else:
+                lowest = 1.0 / p[arm] + force
+                for k in range(n_arms):
+                    q[k] = 1.0 / p[k] + (force if k == arm else 0.0)
+                    lowest = min(lowest, q[k])
+                x_sum = 0.0
+                for k in range(n_arms):
+                    q[k] -= lowest
+                    x_sum += q[k]
+                shift = max(1.0, n - x_sum / n)
+                for _ in range(100):
+                    sums, error, squares = 0.0, 0.0, 0.0
+                    for start in range(0, n_arms, 64):
+                        stop = min(start + 64, n_arms)
+                        quads = start + (stop - start) // 4 * 4
+                        a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+                        b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                        for k in range(start, quads, 4):
+                            p0 = 1.0 / (q[k] + shift)
+                            p1 = 1.0 / (q[k + 1] + shift)
+                            p2 = 1.0 / (q[k + 2] + shift)
+                            p3 = 1.0 / (q[k + 3] + shift)
+                            a0 += p0
+                            a1 += p1
+                            a2 += p2
+                            a3 += p3
+                            b0 += p0 * p0
+                            b1 += p1 * p1
+                            b2 += p2 * p2
+                            b3 += p3 * p3
+                        for k in range(quads, stop):
+                            p0 = 1.0 / (q[k] + shift)
+                            a0 += p0
+                            b0 += p0 * p0
+                        corrected = ((a0 + a1) + (a2 + a3)) - error
+                        raised_sum = sums + corrected
+                        error = (raised_sum - sums) - corrected
+                        sums = raised_sum
+                        squares += (b0 + b1) + (b2 + b3)
+                    step = sums * (sums - 1.0) / squares
+                    shift += step
+                    if step <= 1e-8 * shift:
+                        break
+                gap = 0.0
+                for k in range(n_arms):
+                    d = p[k] * ((force if k == arm else 0.0) + (shift - lowest))
+                    if abs(d) < 1e-3:
+                        gap += d * d * (0.5 - d * (1.0 / 3.0 - d * (0.25 - d * (0.2 - d / 6.0))))
+                    elif abs(d) < 0.5:
+                        gap += d - math.log1p(d)
+                    else:
+                        gap += d - math.log(p[k] * (q[k] + shift))
+                stability_sum += max(0.0, min(gap / rate, 0.5 * force * estimate * p[arm]))
+            loss_sums[arm] += estimate
+
+            gamma = n / (2.0 * n + exploration_cost / unit)
+            rate = min(n / (unit + stability_sum), LARGEST)
+            lowest = loss_sums[0]
+            for k in range(1, n_arms):
+                lowest = min(lowest, loss_sums[k])
+            x_sum = 0.0
+            for k in range(n_arms):
+                x = rate * (loss_sums[k] - lowest)
+                p[k] = x
+                x_sum += x
+            shift = max(1.0, n - x_sum / n)
+            for _ in range(100):
+                sums, error, squares = 0.0, 0.0, 0.0
+                for start in range(0, n_arms, 64):
+                    stop = min(start + 64, n_arms)
+                    quads = start + (stop - start) // 4 * 4
+                    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+                    b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                    for k in range(start, quads, 4):
+                        p0 = 1.0 / (p[k] + shift)
+                        p1 = 1.0 / (p[k + 1] + shift)
+                        p2 = 1.0 / (p[k + 2] + shift)
+                        p3 = 1.0 / (p[k + 3] + shift)
+                        a0 += p0
+                        a1 += p1
+                        a2 += p2
+                        a3 += p3
+                        b0 += p0 * p0
+                        b1 += p1 * p1
+                        b2 += p2 * p2
+                        b3 += p3 * p3
+                    for k in range(quads, stop):
+                        p0 = 1.0 / (p[k] + shift)
+                        a0 += p0
+                        b0 += p0 * p0
+                    corrected = ((a0 + a1) + (a2 + a3)) - error
+                    raised_sum = sums + corrected
+                    error = (raised_sum - sums) - corrected
+                    sums = raised_sum
+                    squares += (b0 + b1) + (b2 + b3)
+                step = sums * (sums - 1.0) / squares
+                shift += step
+                if step <= 1e-8 * shift:
+                    break
+            for k in range(n_arms):
+                p[k] = max(1.0 / (p[k] + shift), FLOOR)
+            for k in range(n_arms):
+                q[k] = (1.0 - gamma) * p[k] + gamma / n_arms
+
+
+@inline  # type: ignore[untyped-decorator]
+def ada_hedge(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret: Any, arms: Any) -> None:
+    n_rounds, n_arms = losses.shape
+    loss_sums, p = vectors[0], vectors[1]
+    for trial in range(uniforms.shape[0]):
+        for k in range(n_arms):
+            loss_sums[k] = 0.0
+            p[k] = 1.0 / n_arms
+        unit, gap_sum, total = 2.0**1021, 0.0, 0.0
+        for t in range(n_rounds):
+            uniform = uniforms[trial, t]
+            cumulative = 0.0
+            arm = -1
+            for k in range(n_arms):
+                cumulative += p[k]
+                if uniform < cumulative:
+                    arm = k
+                    break
+            if arm < 0:
+                arm = 0
+                for k in range(1, n_arms):
+                    if p[k] > p[arm]:
+                        arm = k
+            total += costs[t, arm]
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+
+            size = 0.0
+            for k in range(n_arms):
+                size = max(size, abs(losses[t, k]))
+            shrink = 1.0
+            if abs(size * unit) >= 1.0:
+                fitted = math.ldexp(1.0, min(-math.frexp(size)[1], 1021))
+                shrink = fitted / unit
+                unit = fitted
+                gap_sum *= shrink
+            rate = math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST
+            lowest_sum, lowest = loss_sums[0], losses[t, 0] * unit
+            for k in range(1, n_arms):
+                lowest_sum = min(lowest_sum, loss_sums[k])
+                lowest = min(lowest, losses[t, k] * unit)
+            mean, best_of_leaders, shrunk = 0.0, LARGEST, 0.0
+            for k in range(n_arms):
+                above = losses[t, k] * unit - lowest
+                if loss_sums[k] == lowest_sum:
+                    best_of_leaders = min(best_of_leaders, above)
+                mean += p[k] * above
+                shrunk += p[k] * math.expm1(-min(rate * above, 800.0))
+                loss_sums[k] = loss_sums[k] * shrink + above
+            if gap_sum == 0.0:
+                mix_loss = best_of_leaders
+            elif shrunk > -0.5:
+                mix_loss = -math.log1p(shrunk) / rate
+            else:
+                rest = FLOOR
+                for k in range(n_arms):
+                    rest += p[k] * math.exp(-min(rate * (losses[t, k] * unit - lowest), 800.0))
+                mix_loss = -math.log(rest) / rate
+            gap_sum += max(0.0, mean - mix_loss)
+            rate = min(math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST, LARGEST)
+            lowest = loss_sums[0]
+            for k in range(1, n_arms):
+                lowest = min(lowest, loss_sums[k])
+            weight, error = 0.0, 0.0
+            for k in range(n_arms):
+                p[k] = math.exp(-(rate * (loss_sums[k] - lowest)))
+                corrected = p[k] - error
+                raised = weight + corrected
+                error = (raised - weight) - corrected
+                weight = raised
+            for k in range(n_arms):
+                p[k] = max(p[k] / weight, FLOOR)
+
+
+@inline  # type: ignore[untyped-decorator]
+def banker_omd(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, regret: Any, arms: Any) -> None:
+    n_rounds, n_arms = losses.shape
+    n = float(n_arms)
+    n_log_horizon = n_arms * math.log(n_rounds)
+    loss_sums, p = vectors[0], vectors[1]
+    for trial in range(uniforms.shape[0]):
+        for k in range(n_arms):
+            loss_sums[k] = 0.0
+            p[k] = 1.0 / n
+        unit, bound, square_sum, total = 0.5, 0.5, 0.0, 0.0
+        sigma = max(math.sqrt((3.0 * unit * unit + 0.25) / math.log(4.0) / n_log_horizon), 2.0 * bound)
+        for t in range(n_rounds):
+            uniform = uniforms[trial, t]
+            cumulative = 0.0
+            arm = -1
+            for k in range(n_arms):
+                cumulative += p[k]
+                if uniform < cumulative:
+                    arm = k
+                    break
+            if arm < 0:
+                arm = 0
+                for k in range(1, n_arms):
+                    if p[k] > p[arm]:
+                        arm = k
+            total += costs[t, arm]
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+
+            loss = losses[t, arm]
+            if abs(loss * unit) >= 1.0:
+                fitted = math.ldexp(1.0, min(-math.frexp(loss)[1], 1021))
+                shrink = fitted / unit
+                unit = fitted
+                for k in range(n_arms):
+                    loss_sums[k] *= shrink
+                bound *= shrink
+                square_sum = square_sum * shrink * shrink
+                sigma *= shrink
+            scaled = loss * unit
+            if not (abs(scaled) > bound or scaled < -0.5 * sigma):
+                loss_sums[arm] += scaled / max(p[arm], SMALLEST_PROPENSITY)
+                square_sum += scaled * scaled
+            bound = max(bound, 2.0 * abs(scaled))
+            squares_of_all = bound * bound + square_sum
+            share = (3.0 * unit * unit + squares_of_all) / math.log(3.0 + squares_of_all / (bound * bound))
+            sigma = max(math.sqrt(share / n_log_horizon), 2.0 * bound)
+
+            rate = min(1.0 / sigma, LARGEST)
+            lowest = loss_sums[0]
+            for k in range(1, n_arms):
+                lowest = min(lowest, loss_sums[k])
+            x_sum = 0.0
+            for k in range(n_arms):
+                x = rate * (loss_sums[k] - lowest)
+                p[k] = x
+                x_sum += x
+            shift = max(1.0, n - x_sum / n)
+            for _ in range(100):
+                sums, error, squares = 0.0, 0.0, 0.0
+                for start in range(0, n_arms, 64):
+                    stop = min(start + 64, n_arms)
+                    quads = start + (stop - start) // 4 * 4
+                    a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+                    b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                    for k in range(start, quads, 4):
+                        p0 = 1.0 / (p[k] + shift)
+                        p1 = 1.0 / (p[k + 1] + shift)
+                        p2 = 1.0 / (p[k + 2] + shift)
+                        p3 = 1.0 / (p[k + 3] + shift)
+                        a0 += p0
+                        a1 += p1
+                        a2 += p2
+                        a3 += p3
+                        b0 += p0 * p0
+                        b1 += p1 * p1
+                        b2 += p2 * p2
+                        b3 += p3 * p3
+                    for k in range(quads, stop):
+                        p0 = 1.0 / (p[k] + shift)
+                        a0 += p0
+                        b0 += p0 * p0
+                    corrected = ((a0 + a1) + (a2 + a3)) - error
+                    raised_sum = sums + corrected
+                    error = (raised_sum - sums) - corrected
+                    sums = raised_sum
+                    squares += (b0 + b1) + (b2 + b3)
+                step = sums * (sums - 1.0) / squares
+                shift += step
+                if step <= 1e-8 * shift:
+                    break
+            for k in range(n_arms):
+                p[k] = max(1.0 / (p[k] + shift), FLOOR)

@@ -14,11 +14,18 @@ import numpy.typing as npt
 
 import umab
 from benchmarks import inlined
+from umab.algorithms.base import Policy
 from umab.engine.compiled import simulation_kernel
 from umab.engine.layout import layout_of
 
 N_TRIALS, N_ROUNDS = 32, 1258
-POLICY = umab.UMABG()
+INLINED: dict[str, Callable[..., None]] = {
+    "umab-g-a": inlined.umab_g_a,
+    "sf-mab-a": inlined.sf_mab_a,
+    "adahedge": inlined.ada_hedge,
+    "banker-omd": inlined.banker_omd,
+}
+"""The policies that are also written out by hand: UMAB-G-A and the three that take longest a round."""
 
 
 class Contender(NamedTuple):
@@ -29,8 +36,9 @@ class Contender(NamedTuple):
     arms: npt.NDArray[np.int32]
 
 
-def contenders(n_arms: int) -> dict[str, Contender]:
-    """Return the three loops, after checking that they agree bit for bit."""
+def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
+    """Return the loops of a policy: generic, inlined and, for UMAB-G-A, in C, checked to agree bit for bit."""
+    policy = umab.policy(name).for_horizon(N_ROUNDS)
     random = np.random.default_rng(n_arms)
     losses = random.normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(N_ROUNDS, n_arms))
     # Sometimes a large loss of either sign: then the units change and losses are clipped.
@@ -38,16 +46,16 @@ def contenders(n_arms: int) -> dict[str, Contender]:
     costs = losses - losses.min(axis=1, keepdims=True)
     best = costs.cumsum(axis=0).min(axis=1)
     uniforms = random.random((N_TRIALS, N_ROUNDS))
-    made = {
-        "generic": _generic(losses, costs, best, uniforms),
-        "inlined": _inlined(losses, costs, best, uniforms),
-        "C": _c(losses, costs, best, uniforms),
-    }
-    for name, contender in made.items():
+    made = {"generic": generic(policy, losses, costs, best, uniforms)}
+    if name in INLINED:
+        made["inlined"] = _inlined(INLINED[name], losses, costs, best, uniforms)
+    if name == "umab-g-a":
+        made["C"] = _c(losses, costs, best, uniforms)
+    for kind, contender in made.items():
         contender.run()
         for array, reference in ((contender.regret, made["generic"].regret), (contender.arms, made["generic"].arms)):
             if array.tobytes() != reference.tobytes():
-                raise AssertionError(f"{name} and generic must agree bit for bit, but differ at n_arms={n_arms}")
+                raise AssertionError(f"{kind} and generic must agree bit for bit, but {name} differs at {n_arms=}")
     return made
 
 
@@ -59,22 +67,24 @@ def _outputs() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
 Table = npt.NDArray[np.float64]
 
 
-def _generic(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
-    regret, arms = _outputs()
-    kernel = simulation_kernel(POLICY)
-    start = layout_of(POLICY).pack(POLICY.init(losses.shape[1]))
+def generic(policy: Policy, losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
+    """Return the loop of umab."""
+    n_trials, n_rounds = uniforms.shape
+    regret, arms = np.zeros((n_trials, n_rounds)), np.zeros((n_trials, n_rounds), dtype=np.int32)
+    kernel = simulation_kernel(policy)
+    start = layout_of(policy).pack(policy.init(losses.shape[1]))
 
     def run() -> None:
-        buffers, totals = np.tile(start, (N_TRIALS, 1)), np.zeros(N_TRIALS)
+        buffers, totals = np.tile(start, (n_trials, 1)), np.zeros(n_trials)
         kernel(buffers, uniforms, losses, costs, best, False, totals, regret, arms)
 
     return Contender(run, regret, arms)
 
 
-def _inlined(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
+def _inlined(loop: Callable[..., None], losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:
     regret, arms = _outputs()
     vectors = np.zeros((3, losses.shape[1]))
-    return Contender(lambda: inlined.run(uniforms, losses, costs, best, vectors, regret, arms), regret, arms)
+    return Contender(lambda: loop(uniforms, losses, costs, best, vectors, regret, arms), regret, arms)
 
 
 def _c(losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:

@@ -25,13 +25,14 @@ class Ratio(NamedTuple):
 def take_turns(first: Callable[[], object], second: Callable[[], object], *, repeats: int = 15) -> Ratio:
     """Return the time of `first` over that of `second`: median and middle half of the ratios of neighbouring runs."""
     first(), second()
-    times = np.array([(_time(first), _time(second)) for _ in range(repeats)])
+    times = np.array([(seconds(first), seconds(second)) for _ in range(repeats)])
     ratios = times[:, 0] / times[:, 1]
     low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     return Ratio(float(median), float(low), float(high), float(np.median(times[:, 0])))
 
 
-def _time(run: Callable[[], object]) -> float:
+def seconds(run: Callable[[], object]) -> float:
+    """Return how long `run` takes."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start

@@ -79,20 +79,23 @@ class AdaHedge(FullInformation):
             lowest_sum = min(lowest_sum, state.loss_sums[k])
             lowest = min(lowest, losses[k] * unit)
         # Losses are counted from the smallest one on. Then no exponent is positive, and none overflows.
-        mean, best_of_leaders, rest, shrunk = 0.0, LARGEST, 0.0, 0.0
+        mean, best_of_leaders, shrunk = 0.0, LARGEST, 0.0
         for k in range(n_arms):
             above = losses[k] * unit - lowest
             if state.loss_sums[k] == lowest_sum:
                 best_of_leaders = min(best_of_leaders, above)
-            exponent = -min(rate * above, 800.0)
             mean += state.probabilities[k] * above
-            rest += state.probabilities[k] * math.exp(exponent)
-            shrunk += state.probabilities[k] * math.expm1(exponent)
+            shrunk += state.probabilities[k] * math.expm1(-min(rate * above, 800.0))
             state.loss_sums[k] = state.loss_sums[k] * shrink + above
-        if gap_sum > 0.0:
-            mix_loss = -(math.log1p(shrunk) if shrunk > -0.5 else math.log(max(rest, FLOOR))) / rate
-        else:
+        if gap_sum == 0.0:
             mix_loss = best_of_leaders  # the limit for a rate of infinity
+        elif shrunk > -0.5:
+            mix_loss = -math.log1p(shrunk) / rate
+        else:  # little is left of the weights: sum that itself, not what is missing
+            rest = FLOOR
+            for k in range(n_arms):
+                rest += state.probabilities[k] * math.exp(-min(rate * (losses[k] * unit - lowest), 800.0))
+            mix_loss = -math.log(rest) / rate
         gap_sum += max(0.0, mean - mix_loss)
         if n_arms > 1:
             # A rate beyond all bounds follows the leaders, each with the same weight.
