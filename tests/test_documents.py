@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -60,9 +61,24 @@ def test_the_examples_of_docstrings_run_as_shown(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
-@pytest.mark.parametrize("policy", [umab.UMABNN, umab.UMABG, umab.Uniform, umab.Learner, umab.simulate])
-def test_what_people_call_has_an_example(policy: object) -> None:
-    assert doctest.DocTestFinder().find(policy)[0].examples
+CLASSES = sorted({type(umab.policy(name)) for name in umab.policies()}, key=lambda each: each.__name__)
+
+
+@pytest.mark.parametrize("called", [*CLASSES, umab.Learner, umab.simulate, umab.Losses.of, umab.policy])
+def test_what_people_call_has_an_example(called: object) -> None:
+    assert doctest.DocTestFinder().find(called)[0].examples
+
+
+@pytest.mark.parametrize("policy", CLASSES)
+def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[umab.Policy]) -> None:
+    assert policy.__name__ in umab.__all__
+    text = policy.__doc__ or ""
+    wanted = ["Guarantee", "Examples"] + ["References"] * (policy is not umab.Uniform)
+    wanted += ["Parameters"] * bool(dataclasses.fields(policy))
+    for section in wanted:
+        assert f"{section}\n    {'-' * len(section)}\n" in text, section
+    for field in dataclasses.fields(policy):
+        assert re.search(rf"^    ([a-z, ]+, )?{field.name}(, [a-z, ]+)?$", text, re.MULTILINE), field.name
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ def test_late_feedback_compiled_and_in_plain_python(policy: Policy, delays: Any)
 @pytest.mark.parametrize("name", ["umab-g-a:rate=4", "ahb"])
 def test_late_feedback_is_what_a_learner_gets_late(name: str, delays: Any) -> None:
     """With delay d the loss of round s comes before the draw of round s + d + 1, in the order of the draws."""
-    late = Delays.of(delays, 400).of_trial(6, 0, 400)
+    (late,) = Delays.of(delays, 400).of_trials(6, range(1), 400)
     learner = umab.Learner(name, 4, seed=6)
     choices: list[umab.Choice] = []
     for t in range(400):

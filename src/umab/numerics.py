@@ -5,6 +5,7 @@ bits, because only correctly rounded operations (+ − × ÷ √) and exact powe
 """
 
 import math
+from collections.abc import MutableSequence
 
 FLOOR = 2.0**-1000
 """No probability is smaller: a forced arm can otherwise drive its probability to 0."""
@@ -38,6 +39,13 @@ def fit_unit(unit: float, loss: float) -> tuple[float, float]:
         return unit, 1.0
     fitted = unit_of(loss)
     return fitted, fitted / unit
+
+
+def rescale(sums: MutableSequence[float], factor: float) -> None:
+    """Multiply all sums by the factor of `fit_unit`, which is mostly 1."""
+    if factor != 1.0:
+        for k in range(len(sums)):
+            sums[k] *= factor
 
 
 def add(total: float, error: float, value: float) -> tuple[float, float]:

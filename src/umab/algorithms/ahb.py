@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import Policy
-from umab.numerics import FINEST_UNIT, FLOOR, fit_unit, importance_weighted
+from umab.numerics import FINEST_UNIT, FLOOR, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, mix, softmin, uniform
 
 
@@ -29,12 +29,14 @@ class AHB(Policy):
     Every arm is played once, and the mean C of the n losses centres all that follow: with payoffs y = −ℓ,
     ŷ_a = C + (y − C)/p_k for the arm a = k that was drawn and C for the others. AdaHedge runs on these estimates,
 
-        q_t = softmax(η_t Σ_s ŷ_s),    η_t = ln n / Σ_s δ_s,    δ_s = −⟨q_s, ŷ_s⟩ + (1/η_s) ln Σ_a q_{s,a} e^{η_s
-        ŷ_{s,a}},
+        q_t = softmax(η_t Σ_s ŷ_s),    η_t = ln n / Σ_s δ_s,
+        δ_s = −⟨q_s, ŷ_s⟩ + (1/η_s) ln Σ_a q_{s,a} exp(η_s ŷ_{s,a}),
 
     and the arm is drawn from p_t = (1 − γ_t) q_t + γ_t / n with γ_t = min(1/2, √(2.5 n ln n / t)).
 
-    Guarantee --------- Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an
+    Guarantee
+    ---------
+    Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an
     oblivious adversary. Multiplying all losses by a positive number, or adding any number to them, changes no
     distribution. No bound is known for late feedback; the m-th draw plays arm m for m ≤ n all the same, and C is the
     mean of the first n losses to arrive.
@@ -110,9 +112,7 @@ class AHB(Policy):
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
+        rescale(state.loss_sums, shrink)
         centre, gap_sum = state.centre * shrink, state.gap_sum * shrink
         if state.n_updates < n_arms:
             centre += loss * unit / n_arms

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab import checks, simplex
 from umab.algorithms.base import Policy
-from umab.numerics import fit_unit, importance_weighted, unit_of
+from umab.numerics import fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, log_barrier
 
 Skipped = Literal["usable", "lost"]
@@ -99,9 +99,7 @@ class BankerOMD(Policy):
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
+        rescale(state.loss_sums, shrink)
         bound = state.bound * shrink
         square_sum = state.square_sum * shrink * shrink
         scaled = loss * unit

@@ -39,7 +39,9 @@ class EXP3P(KnownHorizon):
     horizon
         T, the number of rounds. `umab.simulate` fills it in.
 
-    Guarantee --------- Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. No bound is known for late
+    Guarantee
+    ---------
+    Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. No bound is known for late
     feedback in this form.
 
     References

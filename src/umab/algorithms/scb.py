@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from umab import simplex
 from umab.algorithms.base import Policy
-from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted
+from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, mix, tsallis
 
 
@@ -81,15 +81,7 @@ class SCB(Policy):
     def update(state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
-        unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
-        scaled = loss * unit
-        scale = state.scale * shrink
-        state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability)
-        if abs(scaled) > scale:
-            scale = 2.0 * abs(scaled)
+        scale, unit = add_clipped(state, arm, loss, probability)
         t = state.round + 1.0
         if scale > 0.0:
             tsallis(state.loss_sums, 1.0 / (4.0 * scale * math.sqrt(t)), state.iterate)
@@ -102,6 +94,16 @@ class SCB(Policy):
             unit=unit,
             round=t,
         )
+
+
+def add_clipped(state: State, arm: int, loss: float, probability: float) -> tuple[float, float]:
+    """Add the estimate of a loss, clipped to [−C, C] and moved up by C; return the next C, and the unit it is in."""
+    unit, shrink = fit_unit(state.unit, loss)
+    rescale(state.loss_sums, shrink)
+    scaled = loss * unit
+    scale = state.scale * shrink
+    state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability)
+    return (2.0 * abs(scaled) if abs(scaled) > scale else scale), unit
 
 
 def exploration_share(n_arms: int, t: float) -> float:

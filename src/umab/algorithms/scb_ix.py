@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from umab.algorithms.base import Policy
 from umab.algorithms.exp3_ix import learning_rate
-from umab.algorithms.scb import SCB, State
-from umab.numerics import fit_unit, importance_weighted
+from umab.algorithms.scb import SCB, State, add_clipped
 from umab.simplex import mix, softmin
 
 
@@ -60,17 +59,9 @@ class SCBIX(Policy):
     def update(state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
-        unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
-        scaled = loss * unit
-        scale = state.scale * shrink
         # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C.
         bias = 0.5 * learning_rate(n_arms, state.round) if state.scale > 0.0 else 0.0
-        state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability + bias)
-        if abs(scaled) > scale:
-            scale = 2.0 * abs(scaled)
+        scale, unit = add_clipped(state, arm, loss, probability + bias)
         t = state.round + 1.0
         if scale > 0.0:
             softmin(state.loss_sums, learning_rate(n_arms, t) / scale, state.iterate)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab import checks, simplex
 from umab.algorithms.base import Policy
-from umab.numerics import fit_unit, importance_weighted, unit_of
+from umab.numerics import fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, log_barrier, mix, power_shift
 
 Exploration = Literal["adaptive", "anytime"]
@@ -45,7 +45,9 @@ class SFMAB(Policy):
         The rate γ_{t+1}: ``"adaptive"`` (SF-MAB-A), n / (2n + Σ_{s≤t} γ_s |ℓ̂_s|); ``"anytime"`` (SF-MAB),
         min(1/2, √(n/t)).
 
-    Guarantee --------- Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n
+    Guarantee
+    ---------
+    Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n
     Σ‖ℓ_t‖²₂) (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because of the 1
     in the learning rate. No bound is known for late feedback.
 
@@ -100,9 +102,7 @@ class SFMAB(Policy):
         n_arms = len(state.probabilities)
         n = float(n_arms)
         unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
+        rescale(state.loss_sums, shrink)
         estimate = importance_weighted(loss * unit, probability)
         exploration_cost = state.exploration_cost * shrink + state.exploration_rate * abs(estimate)
         # The 1 of 1 + ΣM is a loss, so in units it is `unit`.

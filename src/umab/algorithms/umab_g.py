@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 from umab import checks, simplex
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import add, fit_unit, importance_weighted, unit_of
+from umab.numerics import add, fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
 Exploration = Literal["adaptive", "fixed", "anytime", "none"]
@@ -160,9 +160,7 @@ class UMABG(Policy):
         clipped = max(2.0 * state.clip, loss)
         clip = min(state.clip, clipped)
         unit, shrink = fit_unit(state.unit, clipped)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
+        rescale(state.loss_sums, shrink)
         scaled = clipped * unit
         square_sum, square_sum_error = add(
             state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, scaled * scaled

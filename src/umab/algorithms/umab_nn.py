@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from umab import simplex
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted
+from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, log_barrier
 
 
@@ -87,9 +87,7 @@ class UMABNN(Policy):
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
-        if shrink != 1.0:
-            for k in range(n_arms):
-                state.loss_sums[k] *= shrink
+        rescale(state.loss_sums, shrink)
         loss *= unit
         square_sum, square_sum_error = add(
             state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, loss * loss

@@ -35,14 +35,14 @@ class Delays(NamedTuple):
         given = _checked(delays, n_rounds)
         return cls(given, None, f"array with sha256 {hashlib.sha256(given.tobytes()).hexdigest()}")
 
-    def of_trial(self, seed: int, trial: int, n_rounds: int) -> Rounds:
-        """Return the delays of a trial."""
+    def of_trials(self, seed: int, trials: range, n_rounds: int) -> Rounds:
+        """Return the delays of some trials, one row each."""
         if self.distribution is None:
             assert self.given is not None
-            return self.given
-        # Not the stream of the draws: with another delay the arms are drawn from the same uniform numbers.
-        generator = np.random.Generator(stream(seed, trial, of_delays=True))
-        return _checked(self.distribution(generator, n_rounds), n_rounds)
+            return np.broadcast_to(self.given, (len(trials), n_rounds))
+        # Not the streams of the draws: with another delay the arms are drawn from the same uniform numbers.
+        generators = (np.random.Generator(stream(seed, trial, of_delays=True)) for trial in trials)
+        return np.array([_checked(self.distribution(each, n_rounds), n_rounds) for each in generators])
 
 
 def _checked(delays: Any, n_rounds: int) -> Rounds:

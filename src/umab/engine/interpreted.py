@@ -49,7 +49,8 @@ def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, de
     table = Losses.of(losses)
     policy = as_policy(policy).for_horizon(table.n_rounds)
     uniforms = np.random.Generator(stream(seed, trial)).random(table.n_rounds)
-    late = Delays.of(0 if delays is None else delays, table.n_rounds).of_trial(seed, trial, table.n_rounds)
+    given = Delays.of(0 if delays is None else delays, table.n_rounds)
+    (late,) = given.of_trials(seed, range(trial, trial + 1), table.n_rounds)
     due: defaultdict[int, list[tuple[list[float], int, float]]] = defaultdict(list)
     state = policy.init(table.n_arms)
     for t, (row, uniform) in enumerate(zip(table.table.tolist(), uniforms.tolist(), strict=True)):

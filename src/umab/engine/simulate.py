@@ -260,8 +260,7 @@ def _run_block(
     totals = np.zeros(len(streams))
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
     if work.delays is not None:
-        ids = range(trials.start, trials.stop)
-        late = np.array([work.delays.of_trial(work.seed, trial, n_rounds) for trial in ids])
+        late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
         size = int(late.max()) + 1
         chances, links = np.zeros((len(streams), size)), np.full((len(streams), 4, size), -1)
     for piece in _pieces(n_rounds):
