@@ -188,3 +188,105 @@ def solo_ftrl(policy: Any, arms: Sequence[int], table: Array) -> Array:
             squares += max(abs(mpf(each)) for each in row) ** 2
             rows.append(normalised([mpmath.exp(-(each - min(sums)) / mpmath.sqrt(squares)) for each in sums]))
         return np.array(rows, dtype=float)
+
+
+def stability(p: Sequence[Any], arm: int, v: Any, rate: Any) -> Any:
+    """Return sup_q v(p_k − q_k) − Breg(q‖p)/η, from the q at which it is reached, found by bisection."""
+    inverse = [1 / each + (rate * v if k == arm else 0) for k, each in enumerate(p)]
+    low, high = 1 - min(inverse), len(p) - min(inverse)
+    for _ in range(5 * mpmath.mp.dps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mpmath.fsum(1 / (each + middle) for each in inverse) > 1 else (low, middle)
+    q = [1 / (each + high) for each in inverse]
+    ratios = [a / b for a, b in zip(q, p, strict=True)]
+    return v * (p[arm] - q[arm]) - mpmath.fsum(ratio - 1 - mpmath.log(ratio) for ratio in ratios) / rate
+
+
+def sf_mab(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
+    """Return the distributions of SF-MAB, one row a round."""
+    with mpmath.workdps(60):
+        sums, m, g, rate, gamma = [mpf(0)] * n, mpf(0), mpf(0), mpf(n), mpf(1) / 2
+        p = [mpf(1) / n] * n
+        rows = [mixed(p, gamma)]
+        for t, (arm, loss) in enumerate(zip(arms, losses, strict=True), start=1):
+            v = mpf(loss) / rows[-1][arm]
+            g += gamma * abs(v)
+            m += stability(p, arm, v, rate)
+            sums[arm] += v
+            gamma = min(mpf(1) / 2, mpmath.sqrt(mpf(n) / t)) if policy.exploration == "anytime" else n / (2 * n + g)
+            rate = n / (1 + m)
+            p = log_barrier(sums, rate)
+            rows.append(mixed(p, gamma))
+        return np.array(rows, dtype=float)
+
+
+def ahb(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
+    """Return the distributions of AHB, one row a round; the first n arms must be 0, 1, …, in this order."""
+    with mpmath.workdps(60):
+        rows: list[Any] = [[mpf(int(k == t)) for k in range(n)] for t in range(n)]
+        centre = -mpmath.fsum(mpf(loss) for loss in losses[:n]) / n
+        q, gaps, sums = [mpf(1) / n] * n, mpf(0), [mpf(0)] * n
+        for t in range(n + 1, len(losses) + 2):
+            p = mixed(q, min(mpf(1) / 2, mpmath.sqrt(mpf(5) / 2 * n * mpmath.log(n) / t)))
+            rows.append(p)
+            if t == len(losses) + 1:
+                return np.array(rows, dtype=float)
+            arm, payoff = arms[t - 1], -mpf(losses[t - 1])
+            y = [centre + (payoff - centre) / p[arm] if k == arm else centre for k in range(n)]
+            mean = mpmath.fsum(a * b for a, b in zip(q, y, strict=True))
+            if gaps:
+                rate = mpmath.log(n) / gaps
+                gap = (
+                    mpmath.log(mpmath.fsum(a * mpmath.exp(rate * (b - mean)) for a, b in zip(q, y, strict=True))) / rate
+                )
+            else:
+                gap = max(y) - mean
+            gaps += gap
+            sums = [a + b for a, b in zip(sums, y, strict=True)]
+            if gaps:
+                q = normalised([mpmath.exp(mpmath.log(n) / gaps * (each - max(sums))) for each in sums])
+        raise AssertionError("not reached")
+
+
+def banker_omd(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
+    """Return the distributions of Banker-OMD, one row a round."""
+    with mpmath.workdps(40):
+        bound, squares, sums, rows = mpf(1), mpf(0), [mpf(0)] * n, []
+        for t in range(len(losses) + 1):
+            d = bound**2 + squares
+            spread = mpmath.sqrt((3 + d) / mpmath.log(3 + d / bound**2))
+            sigma = max(spread / mpmath.sqrt(n * mpmath.log(max(policy.horizon, 2))), 2 * bound)
+            p = log_barrier(sums, 1 / sigma)
+            rows.append(p)
+            if t < len(losses):
+                arm, loss = arms[t], mpf(losses[t])
+                if not (abs(loss) > bound or loss < -sigma / 2):
+                    sums[arm] += loss / p[arm]
+                    squares += loss**2
+                elif policy.skipped == "lost":
+                    sums = [mpf(0)] * n
+                bound = max(bound, 2 * abs(loss))
+        return np.array(rows, dtype=float)
+
+
+def scb(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
+    """Return the distributions of SCB, or of SCB-IX, one row a round."""
+    implicit = type(policy).__name__ == "SCBIX"
+    with mpmath.workdps(40):
+        scale, sums, rows = mpf(0), [mpf(0)] * n, []
+        width = n * mpmath.log(n)
+        for t in range(1, len(losses) + 2):
+            beta = mpmath.sqrt(width / (width + t)) if implicit else n / (2 * n + mpmath.sqrt(n * mpf(t)))
+            p, bias = [mpf(1) / n] * n, mpf(0)
+            if scale and implicit:
+                rate = mpmath.sqrt(mpmath.log(n) / (n * mpf(t))) / scale
+                p, bias = normalised([mpmath.exp(-rate * (each - min(sums))) for each in sums]), rate * scale / 2
+            elif scale:
+                p = tsallis(sums, 1 / (2 * scale * mpmath.sqrt(t)) / 2)
+            q = mixed(p, beta)
+            rows.append(q)
+            if t <= len(losses):
+                arm, loss = arms[t - 1], mpf(losses[t - 1])
+                sums[arm] += (max(-scale, min(scale, loss)) + scale) / (q[arm] + bias)
+                scale = 2 * abs(loss) if abs(loss) > scale else scale
+        return np.array(rows, dtype=float)

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 import umab
 from helpers import POLICIES, deaf, same_bits
+from umab.algorithms.ahb import mixability_gap
 from umab.algorithms.base import Policy
 from umab.algorithms.sf_mab import stability
 from umab.engine.interpreted import play
@@ -197,6 +199,22 @@ def test_stability_of_sf_mab_is_between_its_bounds(seed: int, size: float, n_arm
         q /= q.sum()
         value = estimate * (p[arm] - q[arm]) - float((q / p - 1.0 - np.log(q / p)).sum()) / rate
         assert value <= m + 1e-9 * (abs(estimate) + 1.0 / rate)
+
+
+@given(
+    small=st.floats(-300, -0.31).map(lambda power: 10.0**power),
+    swapped=st.booleans(),
+    payoff=st.floats(-1e6, 1e6),
+    temperature=st.floats(-6, 6).map(lambda power: 10.0**power),
+)
+def test_the_mixability_gap_of_ahb_is_accurate(small: float, swapped: bool, payoff: float, temperature: float) -> None:
+    q, others = (1.0 - small, small) if swapped else (small, 1.0 - small)
+    with mpmath.workdps(700):
+        weight = 1 - mpmath.mpf(small) if swapped else mpmath.mpf(small)
+        exponential = mpmath.exp(mpmath.mpf(payoff) / mpmath.mpf(temperature))
+        exact = -weight * payoff + temperature * mpmath.log(1 - weight + weight * exponential)
+    gap = mixability_gap(q, others, payoff, temperature)
+    assert gap == pytest.approx(float(exact), rel=1e-12, abs=1e-15 * abs(payoff))
 
 
 @given(run=runs())

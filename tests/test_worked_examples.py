@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -228,3 +230,27 @@ def test_umab_g_against_its_definition(scale: Array, exploration: Exploration, n
         horizon=150,
     )
     np.testing.assert_allclose(forced(policy, arms, losses, n_arms), right, rtol=1e-10)
+
+
+BASELINES = {
+    "sf-mab": (umab.SFMAB(exploration="anytime"), reference.sf_mab),
+    "sf-mab-a": (umab.SFMAB(), reference.sf_mab),
+    "ahb": (umab.AHB(), reference.ahb),
+    "banker-omd": (umab.BankerOMD(horizon=60), reference.banker_omd),
+    "banker-omd, lost": (umab.BankerOMD(horizon=60, skipped="lost"), reference.banker_omd),
+    "scb": (umab.SCB(), reference.scb),
+    "scb-ix": (umab.SCBIX(), reference.scb),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES.keys())
+@pytest.mark.parametrize(("policy", "definition"), BASELINES.values(), ids=BASELINES.keys())
+@pytest.mark.parametrize("n_arms", [2, 4])
+def test_baselines_against_their_definition(policy: Policy, definition: Any, scale: Array, n_arms: int) -> None:
+    """Losses of both signs that favour one arm, of sizes that make the units change in the middle of a run."""
+    random = np.random.default_rng(n_arms)
+    arms = np.where(random.random(60) < 0.8, 0, random.integers(n_arms, size=60))
+    arms[:n_arms] = np.arange(n_arms)
+    losses = scale[:60] * (random.normal(size=60) + np.where(arms == 0, -2.0, 1.0))
+    right = definition(policy, arms.tolist(), losses.tolist(), n_arms)
+    np.testing.assert_allclose(forced(policy, arms, losses, n_arms), right, rtol=1e-9, atol=1e-300)

@@ -159,9 +159,7 @@ def _read_frame(path: Path) -> Any:
             return polars.read_parquet(path)
         with open(path, newline="", encoding="utf-8-sig") as file:
             names = next(csv.reader(file), [])
-        # Polars gives the second of two columns of one name another name; look at all rows before taking a column
-        # for whole numbers.
-        frame = polars.read_csv(path, infer_schema_length=None)
+        texts = polars.read_csv(path, infer_schema_length=0)  # a guess at the types of columns might be wrong
     except (polars.exceptions.PolarsError, UnicodeDecodeError) as error:
         # The first line says what is wrong; the rest is advice on arguments that nobody here can pass.
         raise ValueError(f"cannot read losses from {str(path)!r}: {str(error).splitlines()[0]}") from None
@@ -170,7 +168,13 @@ def _read_frame(path: Path) -> Any:
             f"the first line of a file of losses must name the arms, but that of {str(path)!r} holds numbers: "
             f"{', '.join(names[:3])}"
         )
-    _check_names(names)
+    _check_names(names)  # polars gives the second of two columns of one name another name
+    frame = texts.select(polars.all().str.strip_chars().cast(polars.Float64, strict=False))
+    for name in frame.columns:
+        unread = frame[name].is_null() & texts[name].is_not_null()
+        if unread.any():
+            row = unread.arg_max() or 0
+            raise TypeError(f"losses must be numbers, but got {texts[name][row]!r} in row {row} of arm {name!r}")
     return frame
 
 

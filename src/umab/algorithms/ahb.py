@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import Policy
-from umab.numerics import FINEST_UNIT, FLOOR, fit_unit, importance_weighted, rescale
+from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, mix, softmin, uniform
 
 
@@ -118,12 +118,15 @@ class AHB(Policy):
             centre += loss * unit / n_arms
         elif n_arms > 1:
             estimate = importance_weighted(loss * unit - centre, probability)
-            gap_sum += mixability_gap(state.weights[arm], -estimate, gap_sum / math.log(n_arms))
+            others = 0.0
+            for k in range(n_arms):
+                others += state.weights[k] if k != arm else 0.0
+            gap_sum += mixability_gap(state.weights[arm], others, -estimate, gap_sum / math.log(n_arms))
             state.loss_sums[arm] += estimate
             if gap_sum > 0.0:
                 softmin(state.loss_sums, math.log(n_arms) / gap_sum, state.weights)
         n_updates = state.n_updates + 1.0
-        if state.n_selected >= n_arms and n_updates >= n_arms:
+        if n_updates >= n_arms:  # then every arm was drawn, too
             mix(state.weights, exploration_share(n_arms, n_updates), state.probabilities)
         return State(
             probabilities=state.probabilities,
@@ -142,17 +145,18 @@ def exploration_share(n_arms: int, n_updates: float) -> float:
     return min(0.5, math.sqrt(2.5 * n_arms * math.log(n_arms) / (n_updates + 1.0)))
 
 
-def mixability_gap(q: float, payoff: float, temperature: float) -> float:
+def mixability_gap(q: float, others: float, payoff: float, temperature: float) -> float:
     """Return δ = −qz + (1/η) ln(1 − q + q e^{ηz}) for z = `payoff` of the arm of weight `q` and 0 for the others.
 
-    `temperature` is 1/η, and may be 0. The exponent that is taken is never positive, so it cannot overflow.
+    `others` is 1 − q, which must be known by itself when it is small. `temperature` is 1/η, and may be 0. The exponent
+    that is taken is never positive, so it cannot overflow.
     """
     if temperature == 0.0:
         return max(payoff, 0.0) - q * payoff
-    weight = 1.0 - q if payoff > 0.0 else q  # of what loses against the best, by |z|
-    loss = abs(payoff)
-    shrunk = weight * math.expm1(-min(loss / temperature, 800.0))
+    # Counted from the better of the two, the worse loses |z|.
+    worse, better = (others, q) if payoff > 0.0 else (q, others)
+    exponent = -min(abs(payoff) / temperature, 800.0)
+    shrunk = worse * math.expm1(exponent)
     if shrunk > -0.5:
-        return max(0.0, weight * loss + temperature * math.log1p(shrunk))
-    rest = (1.0 - weight) + weight * math.exp(-min(loss / temperature, 800.0))
-    return max(0.0, weight * loss + temperature * math.log(max(rest, FLOOR)))
+        return max(0.0, worse * abs(payoff) + temperature * math.log1p(shrunk))
+    return max(0.0, worse * abs(payoff) + temperature * math.log(better + worse * math.exp(exponent)))

@@ -103,6 +103,7 @@ class BankerOMD(Policy):
         bound = state.bound * shrink
         square_sum = state.square_sum * shrink * shrink
         scaled = loss * unit
+        # The second test is implied by the first, as σ ≥ 2L̂; it stands here because the paper has it.
         if abs(scaled) > bound or scaled < -0.5 * state.weight * shrink:
             if state.savings_lost == 1.0:
                 for k in range(n_arms):
