@@ -59,8 +59,8 @@ class SCBIX(Policy):
     def update(state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
-        # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C.
-        bias = 0.5 * learning_rate(n_arms, state.round) if state.scale > 0.0 else 0.0
+        # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C. While C is 0, so is the estimate.
+        bias = 0.5 * learning_rate(n_arms, state.round)
         scale, unit = add_clipped(state, arm, loss, probability + bias)
         t = state.round + 1.0
         if scale > 0.0:
