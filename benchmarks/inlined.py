@@ -171,8 +171,13 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
             exploration_cost += gamma * abs(estimate)
             rate = n / (unit + stability_sum)
             force = rate * estimate
-            if abs(force) > 2.0**500:
-                stability_sum += estimate * p[arm] if estimate > 0.0 else -estimate * (1.0 - p[arm])
+            if estimate == 0.0:
+                stability_sum += 0.0
+            elif abs(force) > 2.0**1000:
+                others = 0.0
+                for k in range(n_arms):
+                    others += p[k] if k != arm else 0.0
+                stability_sum += abs(estimate) * (p[arm] if estimate > 0.0 else others)
             else:
                 lowest = 1.0 / p[arm] + force
                 for k in range(n_arms):
@@ -218,13 +223,15 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
                         break
                 gap = 0.0
                 for k in range(n_arms):
-                    d = p[k] * ((force if k == arm else 0.0) + (shift - lowest))
+                    ratio = p[k] * (q[k] + shift)
+                    small = p[k] * ((force if k == arm else 0.0) + (shift - lowest))
+                    d = small if abs(force) < 1.0 else ratio - 1.0
                     if abs(d) < 1e-3:
                         gap += d * d * (0.5 - d * (1.0 / 3.0 - d * (0.25 - d * (0.2 - d / 6.0))))
                     elif abs(d) < 0.5:
                         gap += d - math.log1p(d)
                     else:
-                        gap += d - math.log(p[k] * (q[k] + shift))
+                        gap += d - math.log(ratio)
                 stability_sum += max(0.0, min(gap / rate, 0.5 * force * estimate * p[arm]))
             loss_sums[arm] += estimate
 
@@ -314,28 +321,33 @@ def ada_hedge(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, r
                 shrink = fitted / unit
                 unit = fitted
                 gap_sum *= shrink
-            rate = math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST
-            lowest_sum, lowest = loss_sums[0], losses[t, 0] * unit
-            for k in range(1, n_arms):
-                lowest_sum = min(lowest_sum, loss_sums[k])
+            temperature = gap_sum / math.log(n_arms) if n_arms > 1 else 0.0
+            lowest, lowest_sum, heaviest = losses[t, 0] * unit, loss_sums[0] * shrink, 0.0
+            for k in range(n_arms):
+                loss_sums[k] *= shrink
                 lowest = min(lowest, losses[t, k] * unit)
-            mean, best_of_leaders, shrunk = 0.0, LARGEST, 0.0
+                lowest_sum = min(lowest_sum, loss_sums[k])
+                heaviest = max(heaviest, p[k])
+            mean, shrunk = 0.0, 0.0
             for k in range(n_arms):
                 above = losses[t, k] * unit - lowest
-                if loss_sums[k] == lowest_sum:
-                    best_of_leaders = min(best_of_leaders, above)
                 mean += p[k] * above
-                shrunk += p[k] * math.expm1(-min(rate * above, 800.0))
-                loss_sums[k] = loss_sums[k] * shrink + above
-            if gap_sum == 0.0:
-                mix_loss = best_of_leaders
-            elif shrunk > -0.5:
-                mix_loss = -math.log1p(shrunk) / rate
+                if temperature > 0.0:
+                    shrunk += p[k] * math.expm1(-min(above / temperature, 800.0))
+                loss_sums[k] += above
+            if temperature > 0.0 and shrunk > -0.5:
+                mix_loss = -temperature * math.log1p(shrunk)
             else:
-                rest = FLOOR
-                for k in range(n_arms):
-                    rest += p[k] * math.exp(-min(rate * (losses[t, k] * unit - lowest), 800.0))
-                mix_loss = -math.log(rest) / rate
+                lowest = loss_sums[0]
+                for k in range(1, n_arms):
+                    lowest = min(lowest, loss_sums[k])
+                mix_loss = lowest - lowest_sum
+                if temperature > 0.0:
+                    weight = 0.0
+                    for k in range(n_arms):
+                        weight += math.exp(-min((loss_sums[k] - lowest) / temperature, 800.0))
+                    mix_loss -= temperature * math.log(weight)
+                mix_loss -= temperature * math.log(heaviest)
             gap_sum += max(0.0, mean - mix_loss)
             rate = min(math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST, LARGEST)
             lowest = loss_sums[0]

@@ -14,9 +14,13 @@ mpf: Any = mpmath.mpf
 
 
 def log_barrier(loss_sums: Sequence[Any], rate: Any) -> list[Any]:
-    """Return argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k), by Newton from the left until nothing changes."""
+    """Return argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k)."""
     lowest = min(loss_sums)
-    x = [rate * (loss - lowest) for loss in loss_sums]
+    return normalising([rate * (loss - lowest) for loss in loss_sums])
+
+
+def normalising(x: Sequence[Any]) -> list[Any]:
+    """Return 1/(x_k + μ) with the μ that makes them sum to 1, for x with minimum 0; Newton until nothing changes."""
     shift = max(mpf(1), len(x) - mpmath.fsum(x) / len(x))
     for _ in range(1000):
         p = [1 / (each + shift) for each in x]
@@ -191,13 +195,10 @@ def solo_ftrl(policy: Any, arms: Sequence[int], table: Array) -> Array:
 
 
 def stability(p: Sequence[Any], arm: int, v: Any, rate: Any) -> Any:
-    """Return sup_q v(p_k − q_k) − Breg(q‖p)/η, from the q at which it is reached, found by bisection."""
+    """Return sup_q v(p_k − q_k) − Breg(q‖p)/η, from the q at which it is reached."""
     inverse = [1 / each + (rate * v if k == arm else 0) for k, each in enumerate(p)]
-    low, high = 1 - min(inverse), len(p) - min(inverse)
-    for _ in range(5 * mpmath.mp.dps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if mpmath.fsum(1 / (each + middle) for each in inverse) > 1 else (low, middle)
-    q = [1 / (each + high) for each in inverse]
+    lowest = min(inverse)
+    q = normalising([each - lowest for each in inverse])
     ratios = [a / b for a, b in zip(q, p, strict=True)]
     return v * (p[arm] - q[arm]) - mpmath.fsum(ratio - 1 - mpmath.log(ratio) for ratio in ratios) / rate
 

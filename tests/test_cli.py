@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -39,3 +40,10 @@ def test_help_has_an_example_and_a_mistake_gets_a_message() -> None:
     for arguments in ((), ("polices",)):
         result = run(*arguments)
         assert result.returncode == 2 and "usage: umab" in result.stderr
+
+
+def test_a_console_without_mathematics_gets_question_marks() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    command = [sys.executable, "-m", "umab.cli", "policies"]
+    result = subprocess.run(command, capture_output=True, env=environment)
+    assert result.returncode == 0 and b"umab-nn" in result.stdout and b"?" in result.stdout

@@ -170,6 +170,7 @@ def test_ctrl_c_stops_at_the_end_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> 
 DELAYS: dict[str, Any] = {
     "none": 0,
     "constant": 3,
+    "constant array": np.array(3),
     "long": 399,
     "beyond the end": 10**9,
     "array": np.arange(400) % 17,
@@ -213,6 +214,9 @@ def test_delays_change_no_draw_and_depend_on_the_trial_alone(monkeypatch: pytest
     assert not (umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40).arms == late.arms).all()
     monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", 7)
     assert same_bits(umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays).regret, late.regret)
+    seen = Delays.of(lambda random, n: (random.random(n) * 1000).astype(int), 400).of_trials(0, range(2), 400)
+    own = np.random.Generator(np.random.PCG64(np.random.SeedSequence(0, spawn_key=(1,)))).random(400)
+    assert not (seen[0] == seen[1]).all() and not (seen[1] == np.minimum((own * 1000).astype(int), 400)).all()
     assert late.provenance["delays"] == "drawn by <lambda>" and prompt.provenance["delays"] == "none"
     assert umab.simulate("uniform", LOSSES, n_trials=1, delays=3).provenance["delays"] == "constant 3"
 
@@ -256,10 +260,12 @@ def test_full_information_costs_less_regret_than_a_bandit_pays() -> None:
 
 
 def test_a_loss_outside_a_known_range_is_refused_with_advice() -> None:
-    with pytest.raises(ValueError, match=r"at least 0 and at most 1 for exp3, but got loss=.* which need none"):
+    with pytest.raises(
+        ValueError, match=r"at least 0\.0 and at most 1\.0 for exp3, but got loss=.* AHB or SCB for any"
+    ):
         umab.simulate("exp3", LOSSES)
     with pytest.raises(
-        ValueError, match=r"at least -10 and at most 10 for tsallis-inf:high=10,low=-10, but got loss=11"
+        ValueError, match=r"at least -10\.0 and at most 10\.0 for tsallis-inf:high=10,low=-10, but got loss=11"
     ):
         umab.Learner("tsallis-inf:high=10,low=-10", 2).update(0, 11.0)
 
@@ -310,7 +316,9 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 def test_a_loss_outside_the_range_is_located() -> None:
     losses = np.ones((10, 3))
     losses[7, 2] = -0.5
-    with pytest.raises(ValueError, match=r"at least 0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; use UMABG"):
+    with pytest.raises(
+        ValueError, match=r"at least 0\.0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; use UMABG"
+    ):
         umab.simulate(umab.UMABNN(), losses)
 
 

@@ -175,11 +175,27 @@ def probabilities_of(policy: Policy, table: Array) -> Array:
     return np.array([list(round.state.probabilities) for round in play(policy, table)])
 
 
-def test_ada_hedge_follows_the_leaders_while_it_has_paid_nothing() -> None:
+def test_ada_hedge_is_uniform_while_all_arms_have_cost_the_same() -> None:
     rows = probabilities_of(umab.AdaHedge(), np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [0.0, 0.0, 1.0]]))
     np.testing.assert_allclose(rows[:2], 1 / 3, rtol=1e-15)
     np.testing.assert_allclose(rows[2, :2], rows[2, 0])
     assert rows[2, 2] < rows[2, 0]
+
+
+def test_hedging_where_weights_come_to_their_floor() -> None:
+    """Thousands of rounds for one arm, then a loss so large that the little weight of the other decides."""
+    policy = umab.AdaHedge()
+    table = np.array([[0.0, 0.001]] * 2000 + [[1.5, 0.0]] * 3)
+    np.testing.assert_allclose(
+        probabilities_of(policy, table), reference.ada_hedge(policy, [], table), rtol=1e-9, atol=1e-290
+    )
+    jump = np.array([[0.0, 1e-155], [1e155, 0.0], [0.0, 1e155]])
+    np.testing.assert_allclose(probabilities_of(policy, jump), reference.ada_hedge(policy, [], jump), rtol=1e-9)
+
+    arms = [0, 1] + [0, 0, 0, 1] * 100 + [0] * 4
+    losses = [0.0, 1.0] + [0.0, 0.0, 0.0, 1.0] * 100 + [1200.0] * 4
+    right = reference.ahb(umab.AHB(), arms, losses, 2)
+    np.testing.assert_allclose(forced(umab.AHB(), arms, losses, 2), right, rtol=1e-9)
 
 
 def test_anytime_exploration() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def list_policies(options: argparse.Namespace) -> None:
     """Print the policies, as a table or by name."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a console that has no ∞ shows a question mark
     if options.names:
         print("\n".join(policies()))
         return
@@ -54,8 +57,9 @@ def list_policies(options: argparse.Namespace) -> None:
 
 _LEGEND = """
 Regret is expected regret against losses that do not react to the choices (w.h.p.: regret, with high probability),
-up to constants and logarithms. n arms, T rounds, ℓ∞ the largest loss in size, ℓ⁻∞ the largest negative one.
-All policies run with delayed feedback, with the probabilities of the draws; no bound is known for that."""
+up to constants, logarithms and terms that do not grow with T. In umab-g and sf-mab these terms hold a loss of size 1,
+so losses far below 1 are learned late. n arms, T rounds, ℓ∞ the largest loss in size, ℓ⁻∞ the largest negative one.
+All policies run with delayed feedback, with the probabilities of the draws; none of these bounds covers that."""
 
 
 def describe(name: str) -> tuple[str, ...]:

@@ -75,6 +75,22 @@ def softmin(loss_sums: Vector, rate: float, p: Vector) -> None:
         p[k] = max(p[k] / total, FLOOR)
 
 
+def soft_minimum(loss_sums: Vector, temperature: float, origin: float) -> float:
+    """Return −τ ln Σ exp(−(L_k − o)/τ), where L = `loss_sums`, τ = `temperature` and o = `origin`; min L − o if τ is 0.
+
+    It is right however small the weights of `softmin` are, from whose floor on a sum of weights is not.
+    """
+    lowest = loss_sums[0]
+    for k in range(1, len(loss_sums)):
+        lowest = min(lowest, loss_sums[k])
+    if temperature == 0.0:
+        return lowest - origin
+    total = 0.0
+    for k in range(len(loss_sums)):
+        total += math.exp(-min((loss_sums[k] - lowest) / temperature, 800.0))
+    return (lowest - origin) - temperature * math.log(total)
+
+
 def mix(p: Vector, share: float, mixed: Vector) -> None:
     """Fill `mixed` with (1 − γ)p + γ/n, where γ = `share`."""
     n_arms = len(p)

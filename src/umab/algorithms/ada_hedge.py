@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import FullInformation
 from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, FLOOR, fit_unit
-from umab.simplex import Vector, softmin, uniform
+from umab.numerics import FINEST_UNIT, fit_unit
+from umab.simplex import Vector, soft_minimum, softmin, uniform
 
 
 class State(NamedTuple):
@@ -24,7 +24,8 @@ class AdaHedge(FullInformation):
     """AdaHedge, which sees the losses of all arms; a yardstick for what bandits pay for seeing one.
 
     w_t = softmin(η_t L_t) with η_t = ln n / Δ_t, where Δ grows by the mixability gap ⟨w, ℓ⟩ + (1/η) ln Σ w_k e^{−ηℓ_k}
-    of each round. While Δ is 0 it follows the leader, uniformly over the arms with the smallest L.
+    of each round. While Δ is 0 it would follow the leader; Δ stays 0 only while all arms have cost the same, so that
+    means the uniform distribution.
 
     Guarantee
     ---------
@@ -73,32 +74,29 @@ class AdaHedge(FullInformation):
             size = max(size, abs(losses[k]))
         unit, shrink = fit_unit(state.unit, size)
         gap_sum = state.gap_sum * shrink
-        rate = math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST
-        lowest_sum, lowest = state.loss_sums[0], losses[0] * unit
-        for k in range(1, n_arms):
-            lowest_sum = min(lowest_sum, state.loss_sums[k])
+        temperature = gap_sum / math.log(n_arms) if n_arms > 1 else 0.0  # 1/η
+        lowest, lowest_sum, heaviest = losses[0] * unit, state.loss_sums[0] * shrink, 0.0
+        for k in range(n_arms):
+            state.loss_sums[k] *= shrink
             lowest = min(lowest, losses[k] * unit)
+            lowest_sum = min(lowest_sum, state.loss_sums[k])
+            heaviest = max(heaviest, state.probabilities[k])
         # Losses are counted from the smallest one on. Then no exponent is positive, and none overflows.
-        mean, best_of_leaders, shrunk = 0.0, LARGEST, 0.0
+        mean, shrunk = 0.0, 0.0
         for k in range(n_arms):
             above = losses[k] * unit - lowest
-            if state.loss_sums[k] == lowest_sum:
-                best_of_leaders = min(best_of_leaders, above)
             mean += state.probabilities[k] * above
-            shrunk += state.probabilities[k] * math.expm1(-min(rate * above, 800.0))
-            state.loss_sums[k] = state.loss_sums[k] * shrink + above
-        if gap_sum == 0.0:
-            mix_loss = best_of_leaders  # the limit for a rate of infinity
-        elif shrunk > -0.5:
-            mix_loss = -math.log1p(shrunk) / rate
-        else:  # little is left of the weights: sum that itself, not what is missing
-            rest = FLOOR
-            for k in range(n_arms):
-                rest += state.probabilities[k] * math.exp(-min(rate * (losses[k] * unit - lowest), 800.0))
-            mix_loss = -math.log(rest) / rate
+            if temperature > 0.0:
+                shrunk += state.probabilities[k] * math.expm1(-min(above / temperature, 800.0))
+            state.loss_sums[k] += above
+        if temperature > 0.0 and shrunk > -0.5:
+            mix_loss = -temperature * math.log1p(shrunk)
+        else:
+            # Little is left of the weights. What it is follows from the sums: the weights may have come to their floor.
+            # The soft minimum before was τ ln(heaviest), from the smallest sum on.
+            mix_loss = soft_minimum(state.loss_sums, temperature, lowest_sum) - temperature * math.log(heaviest)
         gap_sum += max(0.0, mean - mix_loss)
         if n_arms > 1:
-            # A rate beyond all bounds follows the leaders, each with the same weight.
             softmin(state.loss_sums, math.log(n_arms) / gap_sum if gap_sum > 0.0 else LARGEST, state.probabilities)
         return State(
             probabilities=state.probabilities,

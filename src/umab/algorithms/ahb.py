@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import Policy
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, mix, softmin, uniform
+from umab.simplex import Vector, mix, soft_minimum, softmin, uniform
 
 
 class State(NamedTuple):
@@ -38,7 +38,7 @@ class AHB(Policy):
     ---------
     Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an
     oblivious adversary. Multiplying all losses by a positive number, or adding any number to them, changes no
-    distribution. No bound is known for late feedback; the m-th draw plays arm m for m ≤ n all the same, and C is the
+    distribution. The bound does not cover late feedback; the m-th draw plays arm m for m ≤ n all the same, and C is the
     mean of the first n losses to arrive.
 
     References
@@ -118,11 +118,7 @@ class AHB(Policy):
             centre += loss * unit / n_arms
         elif n_arms > 1:
             estimate = importance_weighted(loss * unit - centre, probability)
-            others = 0.0
-            for k in range(n_arms):
-                others += state.weights[k] if k != arm else 0.0
-            gap_sum += mixability_gap(state.weights[arm], others, -estimate, gap_sum / math.log(n_arms))
-            state.loss_sums[arm] += estimate
+            gap_sum += take_in(state.loss_sums, state.weights, arm, estimate, gap_sum / math.log(n_arms))
             if gap_sum > 0.0:
                 softmin(state.loss_sums, math.log(n_arms) / gap_sum, state.weights)
         n_updates = state.n_updates + 1.0
@@ -145,18 +141,22 @@ def exploration_share(n_arms: int, n_updates: float) -> float:
     return min(0.5, math.sqrt(2.5 * n_arms * math.log(n_arms) / (n_updates + 1.0)))
 
 
-def mixability_gap(q: float, others: float, payoff: float, temperature: float) -> float:
-    """Return δ = −qz + (1/η) ln(1 − q + q e^{ηz}) for z = `payoff` of the arm of weight `q` and 0 for the others.
+def take_in(loss_sums: Vector, weights: Vector, arm: int, estimate: float, temperature: float) -> float:
+    """Add the estimate of a loss to the sums; return the mixability gap δ of the step, for 1/η = `temperature`.
 
-    `others` is 1 − q, which must be known by itself when it is small. `temperature` is 1/η, and may be 0. The exponent
-    that is taken is never positive, so it cannot overflow.
+    With z the payoff, −`estimate`, of the arm of weight q, δ = −qz + (1/η) ln(1 − q + q e^{ηz}). Counted from the
+    better of that arm and the others, the worse loses |z|; so no exponent is positive, and none overflows.
     """
-    if temperature == 0.0:
-        return max(payoff, 0.0) - q * payoff
-    # Counted from the better of the two, the worse loses |z|.
-    worse, better = (others, q) if payoff > 0.0 else (q, others)
-    exponent = -min(abs(payoff) / temperature, 800.0)
-    shrunk = worse * math.expm1(exponent)
+    q, others = weights[arm], 0.0
+    for k in range(len(weights)):
+        others += weights[k] if k != arm else 0.0
+    worse = others if estimate < 0.0 else q
+    shrunk = worse * math.expm1(-min(abs(estimate) / temperature, 800.0)) if temperature > 0.0 else -1.0
     if shrunk > -0.5:
-        return max(0.0, worse * abs(payoff) + temperature * math.log1p(shrunk))
-    return max(0.0, worse * abs(payoff) + temperature * math.log(better + worse * math.exp(exponent)))
+        loss_sums[arm] += estimate
+        return max(0.0, worse * abs(estimate) + temperature * math.log1p(shrunk))
+    # Little is left of the weights. What it is follows from the sums: the weights may have come to their floor.
+    origin = loss_sums[arm]
+    before = soft_minimum(loss_sums, temperature, origin)
+    loss_sums[arm] += estimate
+    return max(0.0, q * estimate - (soft_minimum(loss_sums, temperature, origin) - before))

@@ -128,7 +128,7 @@ class Policy(ABC):
             return None
         if not -LARGEST <= loss <= LARGEST:
             return f"loss must be finite, but got loss={loss} for {where}"
-        limits = [f"at least {lowest:g}"] * (lowest > -LARGEST) + [f"at most {highest:g}"] * (highest < LARGEST)
+        limits = [f"at least {lowest!r}"] * (lowest > -LARGEST) + [f"at most {highest!r}"] * (highest < LARGEST)
         rule = f"loss must be {' and '.join(limits)} for {self.name}"
         return f"{rule}, but got loss={loss} for {where}{self.instead}"
 

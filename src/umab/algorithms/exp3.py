@@ -39,8 +39,8 @@ class EXP3(KnownHorizon):
 
     Guarantee
     ---------
-    Expected regret of order (high − low) √(nT ln n) against an oblivious adversary. No bound is known for late feedback
-    in this form.
+    Expected regret of order (high − low) √(nT ln n) against an oblivious adversary; for a γ that is given,
+    (high − low) (γT + n ln n / γ). The bound does not cover late feedback.
 
     References
     ----------
@@ -71,8 +71,8 @@ class EXP3(KnownHorizon):
 
     @property
     def guarantee(self) -> str:
-        """As published."""
-        return "(high − low) √(nT ln n)"
+        """As published; for the γ that is given, or for the best one."""
+        return "(high − low) √(nT ln n)" if self.gamma is None else "(high − low) (γT + n ln n / γ)"
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""

@@ -34,7 +34,7 @@ class EXP3IX(KnownRange):
 
     Guarantee
     ---------
-    Regret of order (high − low) √(nT ln n), with high probability. No bound is known for late feedback in this form.
+    Regret of order (high − low) √(nT ln n), with high probability. The bound does not cover late feedback.
 
     References
     ----------

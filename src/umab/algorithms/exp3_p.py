@@ -41,8 +41,8 @@ class EXP3P(KnownHorizon):
 
     Guarantee
     ---------
-    Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. No bound is known for late
-    feedback in this form.
+    Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. The bound does not
+    cover late feedback.
 
     References
     ----------

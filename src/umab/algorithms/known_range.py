@@ -18,7 +18,9 @@ class KnownRange(Policy):
 
     low: float = 0.0
     high: float = 1.0
-    instead: ClassVar[str] = "; if the range is not known, use UMABNN, UMABG, AHB or SCB, which need none"
+    instead: ClassVar[str] = (
+        "; without a range, use a scale-free policy: UMABNN for losses from 0 on, AHB or SCB for any"
+    )
 
     def __post_init__(self) -> None:
         """Check the range."""

@@ -34,8 +34,8 @@ class SCB(Policy):
 
     Guarantee
     ---------
-    Expected regret of order ℓ∞ √(nT), without logarithms in T, against an oblivious adversary. No bound is known for
-    late feedback.
+    Expected regret of order ℓ∞ √(nT), without logarithms in T, against an oblivious adversary. The bound does not
+    cover late feedback.
 
     References
     ----------

@@ -19,7 +19,7 @@ class SCBIX(Policy):
 
     Guarantee
     ---------
-    Regret of order ℓ∞ √(nT ln n), with high probability. No bound is known for late feedback.
+    Regret of order ℓ∞ √(nT ln n), with high probability. The bound does not cover late feedback.
 
     References
     ----------

@@ -47,9 +47,9 @@ class SFMAB(Policy):
 
     Guarantee
     ---------
-    Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n
-    Σ‖ℓ_t‖²₂) (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because of the 1
-    in the learning rate. No bound is known for late feedback.
+    Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)
+    (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because of the 1
+    in the learning rate, a loss: losses far below it are learned late. The bounds do not cover late feedback.
 
     References
     ----------
@@ -135,10 +135,15 @@ def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector
     The supremum is at 1/q_j = 1/p_j + ηv[j = k] + μ with μ such that the q_j sum to 1. With d_j = p_j/q_j − 1, that is
     p_j(ηv[j = k] + μ), it comes to (1/η) Σ (d_j − log(1 + d_j)): no term is negative, and none cancels another.
     """
-    force = rate * estimate
-    if abs(force) > 2.0**500:  # the divergence is nothing against the gain: q_k is 0, or 1
-        return estimate * p[arm] if estimate > 0.0 else -estimate * (1.0 - p[arm])
+    if estimate == 0.0:
+        return 0.0
     n_arms = len(p)
+    force = rate * estimate
+    if abs(force) > 2.0**1000:  # the divergence is nothing against the gain: q_k is 0, or 1
+        others = 0.0
+        for j in range(n_arms):
+            others += p[j] if j != arm else 0.0
+        return abs(estimate) * (p[arm] if estimate > 0.0 else others)
     lowest = 1.0 / p[arm] + force
     for j in range(n_arms):
         scratch[j] = 1.0 / p[j] + (force if j == arm else 0.0)
@@ -150,8 +155,10 @@ def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector
     shift = power_shift(scratch, x_sum, 1)
     total = 0.0
     for j in range(n_arms):
-        change = p[j] * ((force if j == arm else 0.0) + (shift - lowest))
-        total += log_gap(change, p[j] * (scratch[j] + shift))
+        ratio = p[j] * (scratch[j] + shift)
+        # For a small step d by itself, which ratio − 1 would round; for a large one the sum in it would cancel.
+        small_step = p[j] * ((force if j == arm else 0.0) + (shift - lowest))
+        total += log_gap(small_step if abs(force) < 1.0 else ratio - 1.0, ratio)
     # Rounding may carry it out of the bounds that hold for it exactly.
     return max(0.0, min(total / rate, 0.5 * force * estimate * p[arm]))
 

@@ -28,7 +28,7 @@ class TsallisINF(KnownRange):
     Guarantee
     ---------
     Expected regret of order (high − low) √(nT) against an oblivious adversary, and of order ln T if the losses are
-    stochastic. No bound is known for late feedback in this form.
+    stochastic. The bound does not cover late feedback.
 
     References
     ----------

@@ -30,7 +30,7 @@ class Delays(NamedTuple):
             name = getattr(delays, "__qualname__", repr(delays))
             return cls(None, delays, f"drawn by {name}")
         if np.ndim(delays) == 0:
-            constant = checks.whole("delays", delays, least=0)
+            constant = checks.whole("delays", delays.item() if isinstance(delays, np.ndarray) else delays, least=0)
             return cls(np.full(n_rounds, min(constant, n_rounds), dtype=np.int64), None, f"constant {constant}")
         given = _checked(delays, n_rounds)
         return cls(given, None, f"array with sha256 {hashlib.sha256(given.tobytes()).hexdigest()}")
