@@ -56,13 +56,14 @@ def print_times() -> None:
     print("\nns a round, compiled loop, one core")
     print(f"{'':16}" + "".join(f"{'n = ' + str(size):>10}" for size in sizes))
     for name in umab.policies():
-        policy = umab.policy(name).for_horizon(1000)
         times = []
         for n_arms in sizes:
             random = np.random.default_rng(0)
-            losses = np.ascontiguousarray(legal_losses(policy, random.normal(size=(1000, n_arms))))
-            uniforms = random.random((max(1, 320 // n_arms), 1000))
-            run = generic(policy, losses, losses, np.zeros(1000), uniforms).run
+            n_rounds = max(1000, 4 * n_arms)  # beyond the rounds in which AHB plays each arm once
+            policy = umab.policy(name).for_horizon(n_rounds)
+            losses = np.ascontiguousarray(legal_losses(policy, random.normal(size=(n_rounds, n_arms))))
+            uniforms = random.random((max(1, 320 // n_arms), n_rounds))
+            run = generic(policy, losses, losses, np.zeros(n_rounds), uniforms).run
             run()
             times.append(min(seconds(run) for _ in range(5)) / uniforms.size * 1e9)
         print(f"{name:16}" + "".join(f"{each:10.0f}" for each in times), flush=True)
