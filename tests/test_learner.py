@@ -324,7 +324,7 @@ def test_a_signal_handler_may_save_a_learner_in_use() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
     for each in saved:
-        umab.Learner.from_json(each)
+        assert umab.Learner.from_json(each).to_json() == each
 
 
 def test_a_save_through_a_link_keeps_the_link(tmp_path: Path) -> None:

@@ -270,27 +270,13 @@ def _run_block(
         uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
+        losses = work.losses.table[piece] if work.delays is None else work.losses.table
         costs, best = work.costs[piece], work.best[piece]
+        arguments = (buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
         if work.delays is None:
-            losses = work.losses.table[piece]
-            kernel(buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
+            kernel(*arguments)
         else:
-            due, losses = np.ascontiguousarray(late[:, piece]), work.losses.table
-            kernel(
-                buffers,
-                uniforms,
-                losses,
-                costs,
-                best,
-                work.expected,
-                totals,
-                regret,
-                arms,
-                piece.start,
-                due,
-                chances,
-                links,
-            )
+            kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links)
         mean[piece] = regret.mean(axis=0)
         squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
         rows.final[trials] = regret[:, -1]
