@@ -55,6 +55,11 @@ def add(total: float, error: float, value: float) -> tuple[float, float]:
     return raised, (raised - total) - corrected
 
 
+def add_square(total: float, error: float, shrink: float, value: float) -> tuple[float, float]:
+    """Take a compensated sum of squares to a new unit, by the factor of `fit_unit`, and add the square of `value`."""
+    return add(total * shrink * shrink, error * shrink * shrink, value * value)
+
+
 def importance_weighted(loss: float, probability: float) -> float:
     """Return loss ÷ probability, the unbiased estimate of a loss that is seen with this probability.
 

@@ -39,6 +39,30 @@ def likeliest(probabilities: Vector) -> int:
     return top
 
 
+def smallest(values: Vector) -> float:
+    """Return the smallest of the values."""
+    lowest = values[0]
+    for k in range(1, len(values)):
+        lowest = min(lowest, values[k])
+    return lowest
+
+
+def largest_size(values: Vector) -> float:
+    """Return the largest of the values in size."""
+    size = 0.0
+    for k in range(len(values)):
+        size = max(size, abs(values[k]))
+    return size
+
+
+def sum_of_others(values: Vector, arm: int) -> float:
+    """Return the sum of all values but that of `arm`; for probabilities, 1 − p with all its digits."""
+    total = 0.0
+    for k in range(len(values)):
+        total += values[k] if k != arm else 0.0
+    return total
+
+
 def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
     """Fill `p` with argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k) on the simplex, where L = `loss_sums` and η = `rate`.
 
@@ -80,9 +104,7 @@ def soft_minimum(loss_sums: Vector, temperature: float, origin: float) -> float:
 
     It is right however small the weights of `softmin` are, from whose floor on a sum of weights is not.
     """
-    lowest = loss_sums[0]
-    for k in range(1, len(loss_sums)):
-        lowest = min(lowest, loss_sums[k])
+    lowest = smallest(loss_sums)
     if temperature == 0.0:
         return lowest - origin
     total = 0.0
@@ -102,9 +124,7 @@ def scaled_gaps(loss_sums: Vector, rate: float, x: Vector) -> float:
     """Fill `x` with η(L_k − min L), where L = `loss_sums` and η = `rate`; return the sum."""
     n_arms = len(x)
     rate = min(rate, LARGEST)  # infinity times the 0 of the best arm is not a number
-    lowest = loss_sums[0]
-    for k in range(1, n_arms):
-        lowest = min(lowest, loss_sums[k])
+    lowest = smallest(loss_sums)
     x_sum = 0.0
     for k in range(n_arms):
         x[k] = rate * (loss_sums[k] - lowest)

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from umab.algorithms.base import FullInformation
 from umab.checks import LARGEST
 from umab.numerics import FINEST_UNIT, fit_unit
-from umab.simplex import Vector, soft_minimum, softmin, uniform
+from umab.simplex import Vector, largest_size, soft_minimum, softmin, uniform
 
 
 class State(NamedTuple):
@@ -69,10 +69,7 @@ class AdaHedge(FullInformation):
     def update_full(state: State, losses: Vector) -> State:
         """Take in the losses of a round."""
         n_arms = len(state.probabilities)
-        size = 0.0
-        for k in range(n_arms):
-            size = max(size, abs(losses[k]))
-        unit, shrink = fit_unit(state.unit, size)
+        unit, shrink = fit_unit(state.unit, largest_size(losses))
         gap_sum = state.gap_sum * shrink
         temperature = gap_sum / math.log(n_arms) if n_arms > 1 else 0.0  # 1/η
         lowest, lowest_sum, heaviest = losses[0] * unit, state.loss_sums[0] * shrink, 0.0

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import Policy
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, mix, soft_minimum, softmin, uniform
+from umab.simplex import Vector, mix, soft_minimum, softmin, sum_of_others, uniform
 
 
 class State(NamedTuple):
@@ -147,10 +147,8 @@ def take_in(loss_sums: Vector, weights: Vector, arm: int, estimate: float, tempe
     With z the payoff, −`estimate`, of the arm of weight q, δ = −qz + (1/η) ln(1 − q + q e^{ηz}). Counted from the
     better of that arm and the others, the worse loses |z|; so no exponent is positive, and none overflows.
     """
-    q, others = weights[arm], 0.0
-    for k in range(len(weights)):
-        others += weights[k] if k != arm else 0.0
-    worse = others if estimate < 0.0 else q
+    q = weights[arm]
+    worse = sum_of_others(weights, arm) if estimate < 0.0 else q
     shrunk = worse * math.expm1(-min(abs(estimate) / temperature, 800.0)) if temperature > 0.0 else -1.0
     if shrunk > -0.5:
         loss_sums[arm] += estimate

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 from umab import checks, simplex
 from umab.algorithms.base import Policy
 from umab.numerics import fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, log_barrier, mix, power_shift
+from umab.simplex import Vector, log_barrier, mix, power_shift, sum_of_others
 
 Exploration = Literal["adaptive", "anytime"]
 
@@ -140,10 +140,7 @@ def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector
     n_arms = len(p)
     force = rate * estimate
     if abs(force) > 2.0**1000:  # the divergence is nothing against the gain: q_k is 0, or 1
-        others = 0.0
-        for j in range(n_arms):
-            others += p[j] if j != arm else 0.0
-        return abs(estimate) * (p[arm] if estimate > 0.0 else others)
+        return abs(estimate) * (p[arm] if estimate > 0.0 else sum_of_others(p, arm))
     lowest = 1.0 / p[arm] + force
     for j in range(n_arms):
         scratch[j] = 1.0 / p[j] + (force if j == arm else 0.0)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import FullInformation
-from umab.numerics import FINEST_UNIT, add, fit_unit
-from umab.simplex import Vector, softmin, uniform
+from umab.numerics import FINEST_UNIT, add_square, fit_unit
+from umab.simplex import Vector, largest_size, softmin, uniform
 
 
 class State(NamedTuple):
@@ -66,15 +66,11 @@ class SOLOFTRL(FullInformation):
     def update_full(state: State, losses: Vector) -> State:
         """Take in the losses of a round."""
         n_arms = len(state.probabilities)
-        size = 0.0
-        for k in range(n_arms):
-            size = max(size, abs(losses[k]))
+        size = largest_size(losses)
         unit, shrink = fit_unit(state.unit, size)
         for k in range(n_arms):
             state.loss_sums[k] = state.loss_sums[k] * shrink + losses[k] * unit
-        square_sum, square_sum_error = add(
-            state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, size * unit * (size * unit)
-        )
+        square_sum, square_sum_error = add_square(state.square_sum, state.square_sum_error, shrink, size * unit)
         if square_sum > 0.0:
             softmin(state.loss_sums, 1.0 / math.sqrt(square_sum), state.probabilities)
         return State(

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 from umab import checks, simplex
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import add, fit_unit, importance_weighted, rescale, unit_of
+from umab.numerics import add_square, fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
 Exploration = Literal["adaptive", "fixed", "anytime", "none"]
@@ -162,9 +162,7 @@ class UMABG(Policy):
         unit, shrink = fit_unit(state.unit, clipped)
         rescale(state.loss_sums, shrink)
         scaled = clipped * unit
-        square_sum, square_sum_error = add(
-            state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, scaled * scaled
-        )
+        square_sum, square_sum_error = add_square(state.square_sum, state.square_sum_error, shrink, scaled)
         estimate = importance_weighted(scaled, probability)
         state.loss_sums[arm] += estimate
         scaled_clip = clip * unit

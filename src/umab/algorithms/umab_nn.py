@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from umab import simplex
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, add, fit_unit, importance_weighted, rescale
+from umab.numerics import FINEST_UNIT, add_square, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, log_barrier
 
 
@@ -89,9 +89,7 @@ class UMABNN(Policy):
         unit, shrink = fit_unit(state.unit, loss)
         rescale(state.loss_sums, shrink)
         loss *= unit
-        square_sum, square_sum_error = add(
-            state.square_sum * shrink * shrink, state.square_sum_error * shrink * shrink, loss * loss
-        )
+        square_sum, square_sum_error = add_square(state.square_sum, state.square_sum_error, shrink, loss)
         state.loss_sums[arm] += importance_weighted(loss, probability)
         learning_rate = 0.0
         if square_sum > 0.0:

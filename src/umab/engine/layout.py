@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
     def unpack(self, buffer: Buffer) -> Any:
         """Return the state in `buffer`, in plain Python: floats, and lists of floats."""
-        n_arms = (len(buffer) - len(self.scalars)) // len(self.vectors)
+        n_arms = self._n_arms(buffer)
         starts = range(len(self.scalars), len(buffer), n_arms)
         vectors = {name: buffer[at : at + n_arms].tolist() for name, at in zip(self.vectors, starts, strict=True)}
         scalars = {name: float(buffer[at]) for at, name in enumerate(self.scalars)}
@@ -41,9 +41,12 @@ class Layout(NamedTuple):
 
     def probabilities(self, buffer: Buffer) -> Buffer:
         """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of them."""
-        n_arms = (buffer.shape[-1] - len(self.scalars)) // len(self.vectors)
+        n_arms = self._n_arms(buffer)
         start = len(self.scalars) + self.vectors.index("probabilities") * n_arms
         return buffer[..., start : start + n_arms]
+
+    def _n_arms(self, buffer: Buffer) -> int:
+        return int(buffer.shape[-1] - len(self.scalars)) // len(self.vectors)
 
 
 def layout_of(policy: Policy) -> Layout:
