@@ -13,6 +13,7 @@ import pytest
 
 import umab
 from helpers import POLICIES, same_bits
+from umab import regret as regret_module
 from umab.algorithms.base import Policy
 from umab.engine import simulate as simulate_module
 from umab.engine.delays import Delays
@@ -97,9 +98,10 @@ def test_a_trial_draws_the_same_whatever_runs_beside_it() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 7, 399, 400])
 def test_long_runs_in_pieces_are_the_same_runs(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40)
-    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", pieces)
-    assert same_bits(umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40).regret, whole.regret)
+    whole = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40, expected=True)
+    monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", pieces)
+    again = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40, expected=True)
+    assert same_bits(again.regret, whole.regret) and (again.arms == whole.arms).all()
 
 
 def test_the_horizon_is_filled_in_unless_given() -> None:
@@ -149,7 +151,7 @@ def test_ctrl_c_stops_at_the_end_of_a_piece(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.01)
 
     monkeypatch.setattr(simulate_module, "simulation_kernel", lambda policy: slow_kernel)
-    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", 10)
+    monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", 10)
 
     class Interrupt(BaseException):
         pass
@@ -212,8 +214,9 @@ def test_delays_change_no_draw_and_depend_on_the_trial_alone(monkeypatch: pytest
     late = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays)
     assert (umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=5, delays=delays).arms == late.arms[:5]).all()
     assert not (umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40).arms == late.arms).all()
-    monkeypatch.setattr(simulate_module, "_ROUNDS_A_PIECE", 7)
-    assert same_bits(umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays).regret, late.regret)
+    monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", 7)
+    again = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays)
+    assert same_bits(again.regret, late.regret) and same_bits(again.final_regret, late.regret[:, -1].copy())
     seen = Delays.of(lambda random, n: (random.random(n) * 1000).astype(int), 400).of_trials(0, range(2), 400)
     own = np.random.Generator(np.random.PCG64(np.random.SeedSequence(0, spawn_key=(1,)))).random(400)
     assert not (seen[0] == seen[1]).all() and not (seen[1] == np.minimum((own * 1000).astype(int), 400)).all()
@@ -301,7 +304,7 @@ def test_arms_are_kept_in_the_smallest_type(n_arms: int) -> None:
         ({"n_trials": 2.5}, "n_trials must be a whole number, but got n_trials=2.5"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"seed": None}, "seed must be a whole number"),
-        ({"keep": "some"}, "keep must be one of 'all', 'summary', but got keep='some'"),
+        ({"keep": "some"}, "keep must be one of 'all', 'arms', 'summary', but got keep='some'"),
         ({"n_threads": 0}, "n_threads must be at least 1"),
         ({"policies": 7}, r"a policy must be a umab\.Policy or the name of one, but got 7"),
         ({"policies": [umab.UMABG]}, r"a policy must be a umab\.Policy.*did you mean UMABG\(\)\?"),
@@ -346,6 +349,31 @@ def test_results_save_and_load(keep: Any, tmp_path: Path) -> None:
             _ = loaded.regret
 
 
+def test_a_saved_result_is_small_and_counts_the_arms_again(tmp_path: Path) -> None:
+    """Of the expected regret the curves are kept; that of the arms drawn comes back from the arms, bit for bit."""
+    losses = umab.Losses.of(LOSSES, arms=["a", "b", "c", "d"], source="a test", provenance={"seed": 3})
+    sampled = umab.simulate("umab-g-a", losses, n_trials=30)
+    expected = umab.simulate("umab-g-a", losses, n_trials=30, expected=True)
+    lean = umab.simulate("umab-g-a", losses, n_trials=30, expected=True, keep="arms")
+    assert not same_bits(expected.regret, sampled.regret)
+    expected.save(tmp_path / "run")
+    loaded = umab.Result.load(tmp_path / "run")
+    for result in (expected, lean, loaded):
+        assert same_bits(result.sampled_regret, sampled.regret)
+        assert same_bits(result.mean, expected.mean) and same_bits(result.final_regret, expected.final_regret)
+    for result in (lean, loaded):
+        with pytest.raises(AttributeError, match="expected regret as curves and final regrets only"):
+            _ = result.regret
+    assert (loaded.losses.arms, loaded.losses.source, loaded.losses.provenance) == (
+        ("a", "b", "c", "d"),
+        "a test",
+        {"seed": 3},
+    )
+    assert loaded.losses.digest == losses.digest and loaded.arms.dtype == np.uint8
+    with np.load(tmp_path / "run.npz") as arrays:
+        assert set(arrays) == {"mean", "sd", "final_regret", "arms", "losses"}
+
+
 def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run"
     umab.simulate("uniform", LOSSES, n_trials=3).save(path)
@@ -358,8 +386,8 @@ def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     about.write_text(text[: len(text) // 2])
     with pytest.raises(ValueError, match=r"run\.json' is not a complete saved result"):
         umab.Result.load(path)
-    about.write_text(text.replace('"version": 1', '"version": 2'))
-    with pytest.raises(ValueError, match="version 2 of the format; this umab knows up to 1"):
+    about.write_text(text.replace('"version": 2', '"version": 3'))
+    with pytest.raises(ValueError, match="version 3 of the format; this umab knows version 2"):
         umab.Result.load(path)
     about.write_text("{}")
     with pytest.raises(ValueError, match="is not a saved result"):

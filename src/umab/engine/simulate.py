@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import platform
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,15 @@ from umab.engine.layout import Layout, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.losses import Losses, Table
 from umab.progress import Progress
+from umab.regret import Costs, pieces
 from umab.results import Result
 
-# Trials go through the compiled loop in blocks, and rounds in pieces, so that memory does not grow with either. The
-# numbers are fixed because summaries are merged block by block: they decide the last bits of a mean.
+# Trials go through the compiled loop in blocks, so that memory does not grow with them. The number is fixed because
+# summaries are merged block by block: it decides the last bits of a mean.
 _TRIALS_A_BLOCK = 32
-_ROUNDS_A_PIECE = 4096
 
 Curve = npt.NDArray[np.float64]
-Keep = Literal["all", "summary"]
+Keep = Literal["all", "arms", "summary"]
 
 
 @overload
@@ -46,7 +46,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     n_threads: int | None = ...,
-    progress: bool | None = ...,
+    progress: bool | Progress | None = ...,
 ) -> Result: ...
 
 
@@ -61,7 +61,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     n_threads: int | None = ...,
-    progress: bool | None = ...,
+    progress: bool | Progress | None = ...,
 ) -> list[Result]: ...
 
 
@@ -75,7 +75,7 @@ def simulate(
     keep: Keep = "all",
     delays: Any = None,
     n_threads: int | None = None,
-    progress: bool | None = None,
+    progress: bool | Progress | None = None,
 ) -> Result | list[Result]:
     """Run a policy, or several, on a table of losses, many times.
 
@@ -94,8 +94,9 @@ def simulate(
     expected
         Count the expected loss ⟨p'_t, ℓ_t⟩ of a round in place of the loss of the arm drawn; the mean is the same.
     keep
-        ``"all"`` keeps the regret and the arm of every round of every trial; ``"summary"`` keeps the curves and the
-        final regrets, so that a million trials fit into memory.
+        ``"all"`` keeps the regret and the arm of every round of every trial; ``"arms"`` keeps the arms but not the
+        expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
+        fit into memory.
     delays
         How many rounds late the loss of a round comes: a whole number, an array of one a round, or a function of a
         random generator and the number of rounds that returns such an array, called for each trial with a stream of its
@@ -105,7 +106,8 @@ def simulate(
     n_threads
         Threads to use; None takes one a core. No bit of the result depends on it.
     progress
-        Whether to show a progress bar; None shows one on a terminal.
+        Whether to show a progress bar; None shows one on a terminal. A bar that is there already is advanced by 1 a
+        trial.
 
     Returns
     -------
@@ -122,16 +124,21 @@ def simulate(
     """
     n_trials = checks.whole("n_trials", n_trials, least=1)
     seed = checks.whole("seed", seed, least=0)
-    checks.one_of("keep", keep, ("all", "summary"))
+    checks.one_of("keep", keep, get_args(Keep))
     n_threads = _n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
     wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
     table = Losses.of(losses)
     for each in wanted:
-        _check_range(each, table)
+        check_range(each, table)
     late = None if delays is None else Delays.of(delays, table.n_rounds)
-    work = _Work.of(table, late, n_trials=n_trials, seed=seed, expected=bool(expected), keep_all=keep == "all")
-    with Progress(n_trials * len(wanted), "simulating", progress) as bar, ThreadPoolExecutor(n_threads) as pool:
+    work = _Work.of(table, late, n_trials=n_trials, seed=seed, expected=bool(expected), keep=keep)
+    shown: contextlib.AbstractContextManager[Progress] = (
+        contextlib.nullcontext(progress)
+        if isinstance(progress, Progress)
+        else Progress(n_trials * len(wanted), "simulating", progress)
+    )
+    with shown as bar, ThreadPoolExecutor(n_threads) as pool:
         try:
             results = [_run(each, work, pool, n_threads, bar) for each in wanted]
         except BaseException:  # Ctrl-C too: what is queued is dropped, what runs stops at the next piece
@@ -146,39 +153,19 @@ class _Work(NamedTuple):
 
     losses: Losses
     delays: Delays | None
-    costs: Table
-    """The losses less the smallest of their round, as multiples of `2**exponent`: what regret is counted in."""
-    best: Curve
-    """What the best arm has cost up to each round."""
-    exponent: int
+    costs: Costs
     n_trials: int
     seed: int
     expected: bool
-    keep_all: bool
+    keep: Keep
     stop: threading.Event
 
     @classmethod
     def of(
-        cls, losses: Losses, delays: Delays | None, *, n_trials: int, seed: int, expected: bool, keep_all: bool
+        cls, losses: Losses, delays: Delays | None, *, n_trials: int, seed: int, expected: bool, keep: Keep
     ) -> _Work:
-        """Prepare the costs.
-
-        Taking the smallest loss of each round away changes no regret but keeps its digits when all losses share a large
-        offset. Counting in multiples of a power of two near the largest cost rounds nothing and keeps sums and squares
-        from overflowing or vanishing; a regret that is itself too large for a double comes out as inf.
-        """
-        room = 2 if np.abs(losses.table).max() > 2.0**1022 else 0  # so that a difference cannot overflow
-        costs = np.ldexp(losses.table, -room)
-        costs -= costs.min(axis=1, keepdims=True)
-        exponent = math.frexp(float(costs.max()))[1]
-        np.ldexp(costs, -exponent, out=costs)
-        best = np.empty(losses.n_rounds)
-        sums = np.zeros(losses.n_arms)
-        for piece in _pieces(losses.n_rounds):
-            running = np.cumsum(np.vstack([sums, costs[piece]]), axis=0)[1:]
-            best[piece] = running.min(axis=1)
-            sums = running[-1]
-        return cls(losses, delays, costs, best, exponent + room, n_trials, seed, expected, keep_all, threading.Event())
+        """Prepare the costs."""
+        return cls(losses, delays, Costs.of(losses), n_trials, seed, expected, keep, threading.Event())
 
 
 class _Rows(NamedTuple):
@@ -202,8 +189,9 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
     ready = policy.for_horizon(n_rounds)
     rows = _Rows(
         final=np.empty(n_trials),
-        regret=np.empty((n_trials, n_rounds)) if work.keep_all else None,
-        arms=np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep_all else None,
+        # The regret of the arms drawn follows from the arms; the expected one does not.
+        regret=np.empty((n_trials, n_rounds)) if work.expected and work.keep == "all" else None,
+        arms=np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep != "summary" else None,
     )
     mean, squares = np.zeros(n_rounds), np.zeros(n_rounds)
     for block in _blocks(ready, work, rows, pool, n_threads):
@@ -214,10 +202,9 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
         squares += block.squares + gap * gap * (done * new / (done + new))
         bar.advance(new)
     sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(n_rounds, np.nan)
-    with np.errstate(over="ignore"):
-        for curve in (mean, sd, rows.final, rows.regret):
-            if curve is not None:
-                np.ldexp(curve, work.exponent, out=curve)
+    for curve in (mean, sd, rows.final, rows.regret):
+        if curve is not None:
+            work.costs.in_losses(curve)
     provenance = {
         "policy": policy.name,
         "parameters": ready.parameters(),
@@ -230,10 +217,12 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
             "arms": list(work.losses.arms),
             "source": work.losses.source,
             "sha256": work.losses.digest,
+            "provenance": dict(work.losses.provenance),
         },
         "versions": _versions(),
     }
-    return Result(policy.name, mean, sd, rows.final, provenance, rows.regret, rows.arms)
+    losses = work.losses if rows.arms is not None else None
+    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret)
 
 
 def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
@@ -263,7 +252,7 @@ def _run_block(
         late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
         size = int(late.max()) + 1
         chances, links = np.zeros((len(streams), size)), np.full((len(streams), 4, size), -1)
-    for piece in _pieces(n_rounds):
+    for piece in pieces(n_rounds):
         if work.stop.is_set():
             raise CancelledError
         shape = (len(streams), piece.stop - piece.start)
@@ -271,7 +260,7 @@ def _run_block(
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
         losses = work.losses.table[piece] if work.delays is None else work.losses.table
-        costs, best = work.costs[piece], work.best[piece]
+        costs, best = work.costs.table[piece], work.costs.best[piece]
         arguments = (buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
         if work.delays is None:
             kernel(*arguments)
@@ -280,18 +269,15 @@ def _run_block(
         mean[piece] = regret.mean(axis=0)
         squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
         rows.final[trials] = regret[:, -1]
-        if rows.regret is not None and rows.arms is not None:
-            rows.regret[trials, piece], rows.arms[trials, piece] = regret, arms
+        if rows.arms is not None:
+            rows.arms[trials, piece] = arms
+        if rows.regret is not None:
+            rows.regret[trials, piece] = regret
     check_distribution(policy, layout.probabilities(buffers))
     return _Block(trials, mean, squares)
 
 
-def _pieces(n_rounds: int) -> Iterator[slice]:
-    for first in range(0, n_rounds, _ROUNDS_A_PIECE):
-        yield slice(first, min(first + _ROUNDS_A_PIECE, n_rounds))
-
-
-def _check_range(policy: Policy, losses: Losses) -> None:
+def check_range(policy: Policy, losses: Losses) -> None:
     """Refuse a table with a loss that the policy does not take, and say where that is."""
     for at in (losses.table.argmin(), losses.table.argmax()):
         row, column = divmod(int(at), losses.n_arms)
