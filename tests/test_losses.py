@@ -54,6 +54,25 @@ def test_frames_and_files_name_the_arms(tmp_path: Path) -> None:
     assert umab.Losses.of(pd.DataFrame({1: [1], 2: [2.5]})).arms == ("1", "2")
 
 
+def test_keywords_come_before_what_the_data_says(tmp_path: Path) -> None:
+    pl.DataFrame(TABLE, schema=list(NAMES)).write_csv(tmp_path / "losses.csv")
+    known = umab.Losses.of(TABLE, arms=NAMES, source="a test", provenance={"seed": 1})
+    assert (known.arms, known.source, known.provenance) == (NAMES, "a test", {"seed": 1})
+    assert umab.Losses.of(known) is known
+    for data in (known, TABLE, tmp_path / "losses.csv", pl.DataFrame(TABLE, schema=list(NAMES))):
+        losses = umab.Losses.of(data, arms=iter("pqr"), source="", provenance={})
+        assert (losses.arms, losses.source, losses.provenance) == (("p", "q", "r"), "", {})
+        assert losses.digest == known.digest
+        with pytest.raises(ValueError, match="every column must have one name, but got 2 names for 3 columns"):
+            umab.Losses.of(data, arms=["p", "q"])
+        with pytest.raises(ValueError, match="every column must have one name, but got 0 names for 3 columns"):
+            umab.Losses.of(data, arms=[])
+    renamed = umab.Losses.of(known, arms="pqr")
+    assert (renamed.source, renamed.provenance) == ("a test", {"seed": 1})
+    with pytest.raises(TypeError, match="but got 'x' in row 0, column 1"):
+        umab.Losses.of([[1.0, "x"]], arms=["p"])
+
+
 def test_simulate_takes_frames_and_paths(tmp_path: Path) -> None:
     frame = pl.DataFrame({"a": [1.0, 2.0], "b": [2, 1]})
     frame.write_csv(tmp_path / "losses.csv")
@@ -116,14 +135,14 @@ def test_bad_tables_are_refused(data: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("losses.txt", "a,b\n1,2\n", r"must end in \.csv or \.parquet, but got '.*losses\.txt'"),
-        ("losses.csv", "", "cannot read losses from '.*losses.csv'"),
+        ("losses.txt", "a,b\n1,2\n", r"must end in \.csv, .* or \.parquet, but got '.*losses\.txt'"),
+        ("losses.csv", "", "cannot read losses from '.*losses.csv': the file is empty"),
         ("losses.csv", "a,b\n", "but got 0 rounds of 2 arms"),
-        ("losses.csv", "a,b\n1,2\n3,4,5\n", "cannot read losses from '.*losses.csv'"),
+        ("losses.csv", "a,b\n1,2\n3,4,5\n", r"row 1 \(line 3 of the file\) has 3: '5' has no name"),
         ("losses.csv", ",a,b\n0,1,2\n", r"every arm must have a name, but column 0 has none.*index=False"),
         ("losses.csv", "0.5,1.5\n1,2\n", "the first line .* must name the arms, but .* holds numbers: 0.5, 1.5"),
         ("losses.csv", "a,a\n1,2\n", "the names of arms must differ, but 'a' is there 2 times"),
-        ("losses.csv", "a,b\n1,two\n", "losses must be numbers, but got 'two' in row 0 of arm 'b'"),
+        ("losses.csv", "a,b\n1,two\n", r"must be numbers, but got 'two' in row 0 \(line 2 of the file\) of arm 'b'"),
         ("losses.parquet", "not parquet", "cannot read losses from '.*losses.parquet'"),
     ],
 )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from umab import checks
+from umab import checks, tables
 
-Table = npt.NDArray[np.float64]
+Table = tables.Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +31,28 @@ class Losses:
         The names of the columns.
     source
         Where the table comes from, in words.
+    provenance
+        What the table depends on, for data sets of `umab.datasets`: files and their digests, parameters, seeds.
     """
 
     table: Table
     arms: tuple[str, ...]
     source: str
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: Any) -> Losses:
+    def of(
+        cls,
+        data: Any,
+        *,
+        arms: Iterable[str] | None = None,
+        source: str | None = None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> Losses:
         """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
 
-        Columns of a frame or file name the arms. A file is CSV, with the names in its first line, or Parquet; reading
-        files needs the extra ``[data]``.
+        Columns of a frame or file name the arms, if `arms` does not. A file is CSV, with the names in its first line,
+        or Parquet; reading files needs the extra ``[data]``. `read` takes a file of another hand with more care.
 
         Examples
         --------
@@ -52,18 +60,79 @@ class Losses:
         >>> Losses.of([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
         Losses of 3 rounds, 2 arms, from 0.1 to 0.6
         """
+        found: tuple[Any, Iterable[str] | None, str, Mapping[str, Any]]
         if isinstance(data, Losses):
-            return data
-        if isinstance(data, (str, os.PathLike)):
-            path = Path(data)
-            return cls._checked(_read_frame(path), source=str(path))
-        return cls._checked(data, source=type(data).__name__)
+            if arms is None and source is None and provenance is None:
+                return data
+            found = data.table, data.arms, data.source, data.provenance
+        elif isinstance(data, (str, os.PathLike)):
+            sheet = tables.read(Path(data))
+            found = sheet.numbers(), sheet.names, str(sheet.path), {}
+        else:
+            # A frame is what has columns: pandas and polars are not imported to find out.
+            found = data, getattr(data, "columns", None), type(data).__name__, {}
+        table, names, origin, about = found
+        return cls._checked(
+            table,
+            names if arms is None else arms,
+            origin if source is None else source,
+            about if provenance is None else provenance,
+        )
 
     @classmethod
-    def _checked(cls, data: Any, *, source: str) -> Losses:
-        # A frame is what has columns: pandas and polars are not imported to find out.
-        arms = tuple(str(name) for name in data.columns) if hasattr(data, "columns") else None
-        table = _as_floats(data.to_numpy() if arms is not None else data, arms)
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        reward: bool = False,
+        drop: Sequence[str] = (),
+        suspicious: Literal["refuse", "allow"] = "refuse",
+    ) -> Losses:
+        r"""Return the table in a file that may hold mistakes, or say in which row, column and line one is.
+
+        The file is CSV (.csv, .csv.gz; cells separated by commas, semicolons or tabs), TSV (.tsv, .tsv.gz) or Parquet.
+        Numbers have a decimal point. There are at least two arms, and the table is
+
+        - wide: the first line names the arms, and every row is a round; or
+        - long: the columns are round, arm and loss, in any order, and every row is the loss of one arm in one round.
+          Every round has every arm once. Rounds are sorted if all of them are numbers; other rounds, such as dates,
+          and arms stay in the order in which they first appear.
+
+        Parameters
+        ----------
+        path
+            The file.
+        reward
+            Whether the numbers are rewards: losses are these with their signs flipped. The values of a long table may
+            then be called reward too.
+        drop
+            The names of columns to leave out, such as that of the dates.
+        suspicious
+            Whether to "refuse" or "allow" what looks like a mistake but may be right: numbers instead of names in the
+            first line; a column that counts up by 1, as row numbers do; a last row that is called Total or Mean, or
+            that holds the sums or means of all rows above it.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from umab import Losses
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "delays.csv")
+        ...     _ = path.write_text("day,bus,train\nMon,3,5\nTue,4.5,1\n")
+        ...     Losses.read(path, drop=["day"])
+        Losses of 2 rounds, 2 arms, from 1 to 5
+        """
+        if isinstance(drop, str):
+            raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
+        allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
+        dropped = list(drop)
+        arms, table = tables.read_arms(Path(path), reward=reward, drop=dropped, allow=allow)
+        return cls._checked(table, arms, str(Path(path)), {"reward": bool(reward), "drop": dropped})
+
+    @classmethod
+    def _checked(cls, data: Any, names: Iterable[str] | None, source: str, provenance: Mapping[str, Any]) -> Losses:
+        arms = None if names is None else tuple(str(name) for name in names)
+        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms)
         if table.ndim != 2:
             raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
         n_rounds, n_arms = table.shape
@@ -71,7 +140,9 @@ class Losses:
             raise ValueError(f"losses must have a round and an arm, but got {n_rounds} rounds of {n_arms} arms")
         if arms is None:
             arms = tuple(str(k) for k in range(n_arms))
-        _check_names(arms)
+        if len(arms) != n_arms:
+            raise ValueError(f"every column must have one name, but got {len(arms)} names for {n_arms} columns")
+        tables.check_names(arms)
         finite = np.isfinite(table)
         if not finite.all():
             row, column = (int(at) for at in np.argwhere(~finite)[0])
@@ -79,7 +150,7 @@ class Losses:
                 f"losses must be finite, but got loss={table[row, column]} in row {row} of arm {arms[column]!r}"
             )
         table.setflags(write=False)
-        return cls(table=table, arms=arms, source=source)
+        return cls(table=table, arms=arms, source=source, provenance=provenance)
 
     @property
     def n_rounds(self) -> int:
@@ -104,17 +175,6 @@ class Losses:
         return f"Losses of {self.n_rounds} rounds, {self.n_arms} arms, from {low:g} to {high:g}"
 
 
-def _check_names(arms: Sequence[str]) -> None:
-    if "" in arms:
-        raise ValueError(
-            f"every arm must have a name, but column {arms.index('')} has none; "
-            "if it holds row numbers, write the table without them (pandas: to_csv(..., index=False))"
-        )
-    if len(set(arms)) < len(arms):
-        twice = next(name for at, name in enumerate(arms) if name in arms[:at])
-        raise ValueError(f"the names of arms must differ, but {twice!r} is there {arms.count(twice)} times")
-
-
 def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
     """Return a copy of `data` as float64 in C-order; a copy, so that nobody changes it behind our back."""
     if np.ma.isMaskedArray(data) and np.ma.getmaskarray(data).any():
@@ -128,9 +188,10 @@ def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
     if array.ndim == 2 and array.dtype.kind in "OUSc":
         # One string among numbers has made strings of all: look at what was there before, so as to name the culprit.
         array = np.array(data, dtype=object)
+        named = arms if arms and len(arms) == array.shape[1] else None
         for (row, column), value in np.ndenumerate(array):
             if not _is_number(value):
-                where = f"row {row} of arm {arms[column]!r}" if arms else f"row {row}, column {column}"
+                where = f"row {row} of arm {named[column]!r}" if named else f"row {row}, column {column}"
                 raise TypeError(f"losses must be numbers, but got {value!r} in {where}")
         return np.array(array, dtype=np.float64, order="C")
     raise TypeError(f"losses must be a table of numbers, but got {type(data).__name__} of {array.dtype}")
@@ -142,46 +203,3 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _read_frame(path: Path) -> Any:
-    """Return a CSV or Parquet file as a polars frame."""
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise ValueError(f"a file of losses must end in .csv or .parquet, but got {str(path)!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file of losses at {str(path)!r}")
-    try:
-        import polars
-    except ImportError:
-        raise ImportError("reading files of losses needs polars; in a checkout run: pip install -e '.[data]'") from None
-    try:
-        if path.suffix.lower() == ".parquet":
-            return polars.read_parquet(path)
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            names = next(csv.reader(file), [])
-        texts = polars.read_csv(path, infer_schema_length=0)  # a guess at the types of columns might be wrong
-    except (polars.exceptions.PolarsError, UnicodeDecodeError) as error:
-        # The first line says what is wrong; the rest is advice on arguments that nobody here can pass.
-        raise ValueError(f"cannot read losses from {str(path)!r}: {str(error).splitlines()[0]}") from None
-    if all(_is_decimal(name) for name in names):
-        raise ValueError(
-            f"the first line of a file of losses must name the arms, but that of {str(path)!r} holds numbers: "
-            f"{', '.join(names[:3])}"
-        )
-    _check_names(names)  # polars gives the second of two columns of one name another name
-    frame = texts.select(polars.all().str.strip_chars().cast(polars.Float64, strict=False))
-    for name in frame.columns:
-        unread = frame[name].is_null() & texts[name].is_not_null()
-        if unread.any():
-            row = unread.arg_max() or 0
-            raise TypeError(f"losses must be numbers, but got {texts[name][row]!r} in row {row} of arm {name!r}")
-    return frame
-
-
-def _is_decimal(name: str) -> bool:
-    """Whether a name is a number that nobody would call an arm: 0.68, but not 7, the seventh store."""
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return not name.strip().isdigit()
