@@ -1,0 +1,30 @@
+"""What the data sets share."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from umab import checks
+
+Setting: TypeAlias = Literal["printed", "figure"]
+"""The data as the paper describes them, or as they were when its figures were drawn."""
+
+HORIZON = 1258
+"""The number of rounds of every experiment in the paper."""
+
+
+def parameters(setting: Any, seed: Any) -> dict[str, Any]:
+    """Return a setting and a seed, checked, as a provenance holds them."""
+    return {
+        "setting": checks.one_of("setting", setting, ("printed", "figure")),
+        "seed": checks.whole("seed", seed, least=0),
+    }
+
+
+def import_polars() -> Any:
+    """Return the package polars, which is imported only where a table is read."""
+    try:
+        import polars
+    except ImportError:
+        raise ImportError("reading tables needs polars; in a checkout run: pip install -e '.[data]'") from None
+    return polars

@@ -1,0 +1,128 @@
+"""Sales: what the departments of ten stores sold, week by week."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from umab.datasets import sources
+from umab.datasets.common import HORIZON, Setting, import_polars, parameters
+from umab.losses import Losses, Table
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+_STORES = range(1, 11)
+_PER_WEEK = 10  # departments of a store that report a week: one a round
+_UNIT = 1500.0  # what the paper's figure divides by
+
+
+def sales(setting: Setting = "printed", *, seed: int = 0, real: bool | None = None) -> Losses:
+    """Return what departments of ten stores sold in a week, as losses below 0; each arm is a store.
+
+    The table has the weekly sales of the departments of Walmart stores from 2010-02-05 to 2012-10-26, 143 weeks, of
+    which stores 1 to 10 are taken. A week gives ten rounds, and 1258 rounds are kept. Some sales are negative, as when
+    more was returned than sold: ``provenance["positive_losses"]`` says how many of the losses are positive for it.
+
+    Without the table, a stand-in takes its place: a random one of the same form, with departments of log-normal size,
+    a season of a year and a few returns, which goes the same way from there on.
+
+    Parameters
+    ----------
+    setting
+        ``"printed"``: week by week, ten departments of each store are drawn without replacement, and report one a
+        round. The loss is −sales. Draws are made week by week, and within a week store by store.
+
+        ``"figure"``: of each store, the first ten rows of every week, in the order of the file, which is by department
+        and then by week. So the rounds go through all weeks of department 1, then through those of department 2, and
+        on to the 114th week of department 9. The loss is −sales/1500.
+    seed
+        Of the draw of departments, and of the stand-in.
+    real
+        True for the table or an error, False for the stand-in, None for the table if it can be had. Which one it was
+        is in ``provenance["stand_in"]`` and in ``source``.
+
+    Examples
+    --------
+    >>> import umab.datasets
+    >>> losses = umab.datasets.sales(seed=1, real=False)
+    >>> losses.n_rounds, losses.arms[:2], losses.provenance["stand_in"]
+    (1258, ('store 1', 'store 2'), True)
+    """
+    given = parameters(setting, seed)
+    public = sources.SOURCES["sales"]
+    content, why = sources.obtain(public, real)
+    origin: dict[str, Any] = {"dataset": "sales", "stand_in": content is None, "parameters": given}
+    if content is None:
+        frame, source = _stand_in(seed), f"stand-in: random weekly sales of ten stores, drawn with seed {seed}, {why}"
+    else:
+        frame, source = _read(content), "weekly sales of departments of ten Walmart stores, 2010-02-05 to 2012-10-26"
+        origin |= {"file": public.file, "file_sha256": public.sha256}
+    # Subtracting from 0 makes no −0 of a week without sales.
+    table = 0.0 - (_drawn(frame, seed) if setting == "printed" else _first(frame) / _UNIT)
+    return Losses.of(
+        table,
+        arms=[f"store {store}" for store in _STORES],
+        source=source,
+        provenance=origin | {"positive_losses": int((table > 0.0).sum())},
+    )
+
+
+def _drawn(frame: DataFrame, seed: int) -> Table:
+    """Return ten rounds a week: sales of departments drawn from those of the store and week."""
+    rng = np.random.default_rng(seed)
+    of_week = frame.group_by("Date", "Store").agg("Weekly_Sales").sort("Date", "Store")["Weekly_Sales"].to_list()
+    drawn = np.array([rng.choice(sales, _PER_WEEK, replace=False) for sales in of_week])
+    by_store = drawn.reshape(-1, len(_STORES), _PER_WEEK)
+    return by_store.transpose(0, 2, 1).reshape(-1, len(_STORES))[:HORIZON]
+
+
+def _first(frame: DataFrame) -> Table:
+    """Return the first ten sales of each store and week, in the order of the frame."""
+    polars = import_polars()
+    place = polars.col("Weekly_Sales").cum_count().over("Store", "Date")
+    kept = frame.filter(place <= _PER_WEEK)
+    columns = [kept.filter(polars.col("Store") == store)["Weekly_Sales"].to_numpy()[:HORIZON] for store in _STORES]
+    return np.column_stack(columns)
+
+
+def _read(content: bytes) -> DataFrame:
+    polars = import_polars()
+    kinds = {"Store": polars.Int64, "Dept": polars.Int64, "Date": polars.String, "Weekly_Sales": polars.Float64}
+    frame: DataFrame = polars.read_csv(BytesIO(content), columns=list(kinds), schema_overrides=kinds)
+    return frame.filter(polars.col("Store").is_in(list(_STORES)))
+
+
+def _stand_in(seed: int) -> DataFrame:
+    """Return random sales in the form of the table: ordered by store, department and week, rounded to cents.
+
+    Their size and spread, and the shares of returns and of missing rows, are close to those of the table.
+    """
+    shape = n_stores, n_departments, n_weeks = len(_STORES), 72, 143
+    # A stream of its own: the draw of departments must not repeat the numbers that made the sales.
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+    size = (
+        8.3
+        + 0.7 * rng.standard_normal((n_stores, 1, 1))
+        + 1.4 * rng.standard_normal((n_departments, 1))
+        + 0.4 * rng.standard_normal((n_stores, n_departments, 1))
+    )
+    season = 0.2 * np.cos(2.0 * np.pi * (np.arange(n_weeks) / 52.0 - rng.random((n_departments, 1))))
+    amount = np.exp(size + season + 0.2 * rng.standard_normal(shape))
+    amount = np.where(rng.random(shape) < 0.002, -0.01 * amount, amount)
+    reported = rng.random(shape) < 0.97
+    reported[:, :_PER_WEEK] = True  # as in the table, where the first departments have all weeks
+    store, department, week = np.nonzero(reported)
+    dates = np.array([(date(2010, 2, 5) + timedelta(weeks=at)).isoformat() for at in range(n_weeks)])
+    frame: DataFrame = import_polars().DataFrame(
+        {
+            "Store": store + 1,
+            "Dept": department + 1,
+            "Date": dates[week],
+            "Weekly_Sales": amount[reported].round(2),
+        }
+    )
+    return frame
