@@ -97,6 +97,17 @@ class Policy(ABC):
         return -LARGEST, LARGEST
 
     @property
+    def needs_range(self) -> bool:
+        """Whether the policy must be told both ends of the range of the losses."""
+        lowest, highest = self.loss_range
+        return lowest > -LARGEST and highest < LARGEST
+
+    @property
+    def for_study(self) -> bool:
+        """Whether the policy lacks something that a user would miss, and is here to show what that is good for."""
+        return False
+
+    @property
     def needs_horizon(self) -> bool:
         """Whether the policy cannot start before it knows the number of rounds."""
         return False

@@ -115,6 +115,11 @@ class UMABG(Policy):
         }.get(self.exploration, "")
 
     @property
+    def for_study(self) -> bool:
+        """Without exploration it is."""
+        return self.exploration == "none"
+
+    @property
     def needs_horizon(self) -> bool:
         """Only the fixed exploration does, until it is given one."""
         return self.exploration == "fixed" and self.horizon is None

@@ -1,0 +1,147 @@
+"""Claims about final regrets, and verdicts on them that follow from the runs alone.
+
+A claim is ``a < b``: policy a has a smaller expected regret than policy b. Both have played the same trials, so what is
+tested is the difference of their final regrets, trial by trial. Its mean has a t-interval; the claims that are judged
+together share a risk of 1% that any of them is decided wrongly (Holm 1979, A simple sequentially rejective multiple
+test procedure).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
+
+from umab.checks import LARGEST
+from umab.regret import mean_and_sd
+
+RISK = 0.01
+"""The chance that any of the claims judged together is decided wrongly."""
+
+_ROUNDING = 2.0**-40
+"""Regrets closer than this, as a share of the largest, differ by the rounding of their sums only."""
+
+Verdict = Literal["holds", "does not hold", "undecided"]
+Regrets = npt.NDArray[np.float64]
+
+
+class Claim(NamedTuple):
+    """The final expected regret of `smaller` is below that of `larger`."""
+
+    smaller: str
+    larger: str
+
+    @classmethod
+    def of(cls, text: str) -> Claim:
+        """Return the claim written as ``a < b``."""
+        sides = [side.strip() for side in text.split("<")]
+        if len(sides) != 2 or not all(sides) or sides[0] == sides[1]:
+            raise ValueError(f"a claim must read like 'umab-g-a < ahb', with two policies, but got {text!r}")
+        return cls(*sides)
+
+    def __str__(self) -> str:
+        """Return the claim as it is written."""
+        return f"{self.smaller} < {self.larger}"
+
+
+class Evidence(NamedTuple):
+    """A difference of paired final regrets, and how sure it is."""
+
+    difference: float
+    """Its mean over the trials; below 0, the first policy did better."""
+    se: float
+    """The standard error of that mean; not a number for a single trial."""
+    low: float
+    high: float
+    """The ends of the t-interval of the mean, at `level`."""
+    level: float
+    """The level of the interval: one less the share of the risk that Holm's procedure gives to this claim."""
+    p: float
+    """The two-sided p-value of a t-test that the mean is 0."""
+    p_holm: float
+    """The p-value after Holm, to be compared with `RISK`."""
+    n_trials: int
+    n_judged: int
+    """How many claims were judged together."""
+    identical: bool
+    """Whether the two policies had the same regret in every trial, up to rounding."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What follows for the claim that the first policy did better."""
+        if self.identical:
+            return "does not hold"
+        if not self.p_holm <= RISK:
+            return "undecided"
+        return "holds" if self.difference < 0.0 else "does not hold"
+
+
+def judge(pairs: Sequence[tuple[Regrets, Regrets]]) -> list[Evidence]:
+    """Return the evidence on pairs of final regrets, trial by trial, that are judged together."""
+    tests = [_paired_test(first, second) for first, second in pairs]
+    evidence: list[Evidence | None] = [None] * len(tests)
+    p_holm = 0.0
+    for rank, at in enumerate(sorted(range(len(tests)), key=lambda at: _or_one(tests[at].p))):
+        test, left = tests[at], len(tests) - rank
+        p_holm = max(p_holm, min(left * _or_one(test.p), 1.0))  # no claim is surer than the one before it
+        level = 1.0 - RISK / left
+        half = test.half_width(level)
+        evidence[at] = Evidence(
+            difference=test.mean,
+            se=test.se,
+            low=test.mean - half,
+            high=test.mean + half,
+            level=level,
+            p=test.p,
+            p_holm=p_holm,
+            n_trials=test.n_trials,
+            n_judged=len(tests),
+            identical=test.identical,
+        )
+    return [each for each in evidence if each is not None]
+
+
+class _PairedTest(NamedTuple):
+    mean: float
+    se: float
+    p: float
+    n_trials: int
+    identical: bool
+
+    def half_width(self, level: float) -> float:
+        if self.n_trials < 2:
+            return math.nan
+        return float(stdtrit(self.n_trials - 1, 0.5 + 0.5 * level)) * self.se
+
+
+def _paired_test(first: Regrets, second: Regrets) -> _PairedTest:
+    n_trials = len(first)
+    with np.errstate(invalid="ignore"):  # of two regrets that are too large for a double
+        gaps = 0.5 * first - 0.5 * second  # by halves, so that no difference of two doubles overflows
+    close = min(_ROUNDING * float(np.abs(first).max()), LARGEST)
+    identical = bool(np.array_equal(first, second) or (np.abs(gaps) <= close).all())
+    half_mean, half_sd = mean_and_sd(gaps)
+    mean, se = 2.0 * half_mean, 2.0 * half_sd / math.sqrt(n_trials)
+    if math.isnan(se):  # a single trial, or a regret too large for a double
+        p = math.nan
+    elif se > 0.0:
+        p = 2.0 * float(stdtr(n_trials - 1, -abs(mean) / se))
+    else:  # the same difference in every trial
+        p = 1.0 if identical else 0.0
+    return _PairedTest(mean, se, p, n_trials, identical)
+
+
+def _or_one(p: float) -> float:
+    """Return p, or 1 where a single trial gives none."""
+    return 1.0 if math.isnan(p) else p
+
+
+def together(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a claim that is made of several: it holds if all hold, and not if one does not."""
+    if "does not hold" in verdicts:
+        return "does not hold"
+    return "undecided" if "undecided" in verdicts or not verdicts else "holds"

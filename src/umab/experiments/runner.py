@@ -1,0 +1,241 @@
+"""Running experiments: every policy on the same trials, then the verdicts."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from umab import checks
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import policy as policy_of
+from umab.engine.simulate import Keep, check_range, simulate
+from umab.experiments.claims import Claim, Evidence, Regrets, Verdict, judge, together
+from umab.experiments.experiment import Experiment, Role, Setting
+from umab.losses import Losses
+from umab.progress import Progress
+from umab.regret import Costs, mean_and_sd
+from umab.results import Result
+
+_DRAWS_KEPT = 10**8
+"""Trials × rounds of a policy up to which its arms are kept, at a byte each or more."""
+
+
+class Summary(NamedTuple):
+    """The mean of final regrets, with its error."""
+
+    mean: float
+    sd: float
+    se: float
+    n_trials: int
+
+    @classmethod
+    def of(cls, final: Regrets) -> Summary:
+        """Return the summary of one regret a trial."""
+        mean, sd = mean_and_sd(final)
+        return cls(mean, sd, sd / math.sqrt(len(final)), len(final))
+
+
+class Curve(NamedTuple):
+    """One policy in one setting of an experiment."""
+
+    policy: Policy
+    role: Role
+    result: Result
+    """On the expected regret."""
+    sampled: Summary | None
+    """Of the final regret of the arms drawn; None where these were too many to keep."""
+
+    @property
+    def expected(self) -> Summary:
+        """Of the final expected regret."""
+        result = self.result
+        return Summary(float(result.mean[-1]), float(result.sd[-1]), float(result.se[-1]), result.n_trials)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it may be called the best: a policy that sees the losses of all arms may not."""
+        return not self.policy.full_information
+
+
+class Standing(NamedTuple):
+    """Where a policy stands among those that are ranked."""
+
+    best: bool
+    """The smallest mean of all."""
+    tied: bool
+    """Not told apart from the best one."""
+
+
+class Judged(NamedTuple):
+    """A claim with what the runs say of it."""
+
+    claim: Claim
+    evidence: Evidence
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it holds."""
+        return self.evidence.verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one setting of an experiment came to."""
+
+    experiment: Experiment
+    setting: Setting
+    losses: Losses
+    curves: Mapping[str, Curve]
+    judged: tuple[Judged, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on all claims of the setting together."""
+        return together([each.verdict for each in self.judged])
+
+    @functools.cached_property
+    def standings(self) -> dict[str, Standing]:
+        """The best policy and those that tie with it, by name; the others are further behind.
+
+        A tie is a paired difference from the best that is not told from 0, by the rule that judges claims.
+        """
+        ranked = {name: curve.result for name, curve in self.curves.items() if curve.ranked}
+        best = min(ranked, key=lambda name: ranked[name].mean[-1])
+        others = [name for name in ranked if name != best]
+        evidence = judge([(ranked[name].final_regret, ranked[best].final_regret) for name in others])
+        tied = {
+            name: each.identical or each.verdict == "undecided" for name, each in zip(others, evidence, strict=True)
+        }
+        return {name: Standing(best=name == best, tied=tied.get(name, False)) for name in ranked}
+
+    @property
+    def best(self) -> str:
+        """The name of the policy with the smallest mean."""
+        return next(name for name, standing in self.standings.items() if standing.best)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The outcomes of experiments that were run together, setting by setting."""
+
+    outcomes: tuple[Outcome, ...]
+    n_trials: int | None
+    """The number of trials where it was not that of the experiments."""
+    seed: int | None
+    """The seed where it was not that of the experiments."""
+
+    @property
+    def experiments(self) -> dict[str, list[Outcome]]:
+        """The outcomes by the id of their experiment."""
+        grouped: dict[str, list[Outcome]] = {}
+        for outcome in self.outcomes:
+            grouped.setdefault(outcome.experiment.id, []).append(outcome)
+        return grouped
+
+    @property
+    def settings(self) -> list[str]:
+        """The names of the settings, in the order in which they first appear."""
+        return list(dict.fromkeys(outcome.setting.name for outcome in self.outcomes))
+
+
+def run(
+    experiments: Iterable[Experiment],
+    *,
+    n_trials: int | None = None,
+    seed: int | None = None,
+    real: bool | None = None,
+    n_threads: int | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Run all settings of experiments and judge their claims.
+
+    Parameters
+    ----------
+    experiments
+        Experiments with different ids.
+    n_trials, seed
+        In place of those of the experiments.
+    real
+        Which data: True takes the real tables only, False their stand-ins, None the real ones if they can be had.
+    n_threads, progress
+        As for `umab.simulate`. No bit of the outcome depends on them.
+    """
+    wanted = [(each, setting, setting.losses(real)) for each in experiments for setting in each.settings]
+    if not wanted:
+        raise ValueError("there must be an experiment to run, but got none")
+    return run_on(wanted, n_trials=n_trials, seed=seed, n_threads=n_threads, progress=progress)
+
+
+def run_on(
+    wanted: Sequence[tuple[Experiment, Setting, Losses]],
+    *,
+    n_trials: int | None = None,
+    seed: int | None = None,
+    n_threads: int | None = None,
+    progress: bool | None = None,
+) -> Run:
+    """Run settings of experiments on losses that are at hand, and judge their claims."""
+    if n_trials is not None:
+        checks.whole("n_trials", n_trials, least=1)
+    if seed is not None:
+        checks.whole("seed", seed, least=0)
+    texts = [setting.curves(losses) for _, setting, losses in wanted]
+    for (_, _, losses), each in zip(wanted, texts, strict=True):
+        for text, _ in each.values():
+            check_range(policy_of(text), losses)  # before anything runs
+    done: dict[tuple[Policy, str, int, int], Curve] = {}  # settings often share losses, and then most policies
+    drawn: list[dict[str, Curve]] = []
+    plan = [
+        (experiment.n_trials if n_trials is None else n_trials, experiment.seed if seed is None else seed)
+        for experiment, _, _ in wanted
+    ]
+    total = sum(trials * len(each) for (trials, _), each in zip(plan, texts, strict=True))
+    with Progress(total, "running", progress) as bar:
+        for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
+            costs = Costs.of(losses)
+            keep: Keep = "arms" if trials * losses.n_rounds <= _DRAWS_KEPT else "summary"
+            drawn.append({})
+            for name, (text, role) in curves.items():
+                policy = policy_of(text)
+                key = (policy.for_horizon(losses.n_rounds), losses.digest, trials, start)
+                if key in done:
+                    bar.advance(trials)
+                else:
+                    result = simulate(
+                        policy,
+                        losses,
+                        n_trials=trials,
+                        seed=start,
+                        expected=True,
+                        keep=keep,
+                        n_threads=n_threads,
+                        progress=bar,
+                    )
+                    sampled = Summary.of(costs.final_regret(result.arms)) if keep == "arms" else None
+                    done[key] = Curve(policy, role, result, sampled)
+                drawn[-1][name] = done[key]._replace(policy=policy, role=role)
+    judged = _judge_all([setting for _, setting, _ in wanted], drawn)
+    outcomes = tuple(
+        Outcome(experiment, setting, losses, curves, verdicts)
+        for (experiment, setting, losses), curves, verdicts in zip(wanted, drawn, judged, strict=True)
+    )
+    return Run(outcomes, n_trials, seed)
+
+
+def _judge_all(settings: Sequence[Setting], curves: Sequence[Mapping[str, Curve]]) -> list[tuple[Judged, ...]]:
+    """Return the verdicts setting by setting; all claims of settings of one name are judged together."""
+    verdicts: list[list[Judged]] = [[] for _ in settings]
+    for name in dict.fromkeys(setting.name for setting in settings):
+        claims = [
+            (at, claim) for at, setting in enumerate(settings) if setting.name == name for claim in setting.claims
+        ]
+        finals = [
+            (curves[at][claim.smaller].result.final_regret, curves[at][claim.larger].result.final_regret)
+            for at, claim in claims
+        ]
+        for (at, claim), evidence in zip(claims, judge(finals), strict=True):
+            verdicts[at].append(Judged(claim, evidence))
+    return [tuple(each) for each in verdicts]

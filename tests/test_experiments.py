@@ -1,0 +1,220 @@
+"""Experiments: the files that say what to run, and the runner."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+from helpers import same_bits
+from umab import datasets
+from umab.experiments.experiment import Experiment, comparison, paper
+from umab.experiments.runner import run
+
+TABLE = np.random.default_rng(5).normal(size=(300, 3)) + np.array([0.0, 0.4, 0.8])
+
+FILE = """
+title = "Routing"
+trials = 40
+seed = 3
+data = "losses.csv"
+policies = ["umab-g-a", "umab-g-a:rate=4", "uniform"]
+extra = ["ahb"]
+claims = ["umab-g-a:rate=4 < uniform", "uniform < umab-g-a"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    lines = ["a,b,c", *(",".join(map(repr, row)) for row in TABLE.tolist())]
+    (tmp_path / "losses.csv").write_text("\n".join(lines))
+    path = tmp_path / "routing.toml"
+    path.write_text(FILE)
+    return path
+
+
+def changed(file: Path, **values: str) -> Path:
+    """The file with other values, as TOML has them; an empty one leaves the key out."""
+    content = tomllib.loads(FILE)
+    lines = [f"{key} = {value}" for key, value in values.items() if value]
+    lines += [line for line in FILE.splitlines() if line and line.split(" = ")[0] not in values]
+    assert content
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_file_of_ones_own_runs(file: Path) -> None:
+    """Its numbers are those of `umab.simulate`, its verdicts those of its claims."""
+    done = run([Experiment.read(file)])
+    (outcome,) = done.outcomes
+    assert (outcome.experiment.id, outcome.experiment.title, outcome.setting.name) == ("routing", "Routing", "main")
+    assert list(outcome.curves) == ["umab-g-a", "umab-g-a:rate=4", "uniform", "ahb"]
+    assert [curve.role for curve in outcome.curves.values()] == ["main", "main", "main", "extra"]
+    for name, curve in outcome.curves.items():
+        expected, sampled = (umab.simulate(name, TABLE, n_trials=40, seed=3, expected=each) for each in (True, False))
+        assert same_bits(curve.result.mean, expected.mean) and same_bits(
+            curve.result.final_regret, expected.final_regret
+        )
+        assert curve.expected == (expected.mean[-1], expected.sd[-1], expected.se[-1], 40)
+        assert curve.sampled is not None
+        np.testing.assert_allclose(curve.sampled.mean, sampled.final_regret.mean(), rtol=1e-12)
+        np.testing.assert_allclose(curve.sampled.sd, sampled.final_regret.std(ddof=1), rtol=1e-12)
+    assert [(str(each.claim), each.verdict) for each in outcome.judged] == [
+        ("umab-g-a:rate=4 < uniform", "holds"),
+        ("uniform < umab-g-a", "does not hold"),
+    ]
+    assert outcome.verdict == "does not hold" and outcome.best in ("umab-g-a:rate=4", "ahb")
+
+
+def test_trials_and_seed_can_be_others(file: Path) -> None:
+    (outcome,) = run([Experiment.read(file)], n_trials=7, seed=1).outcomes
+    known = umab.simulate("ahb", TABLE, n_trials=7, seed=1, expected=True)
+    assert same_bits(outcome.curves["ahb"].result.final_regret, known.final_regret)
+
+
+def test_settings_take_from_above_what_they_leave_out(file: Path) -> None:
+    text = (
+        FILE.replace('data = "losses.csv"\n', "")
+        + """
+parameters = { umab-g-a = "rate=2" }
+[settings.here]
+data = "losses.csv"
+[settings.there]
+data = { name = "stochastic", seed = 4 }
+parameters = {}
+extra = "scale-free"
+claims = []
+"""
+    )
+    file.write_text(text)
+    here, there = Experiment.read(file).settings
+    assert here.policies["umab-g-a"] == "umab-g-a:rate=2" and there.policies["umab-g-a"] == "umab-g-a"
+    assert len(here.claims) == 2 and there.claims == ()
+    assert here.losses().digest == umab.Losses.of(TABLE).digest
+    losses = there.losses()
+    assert losses.digest == datasets.stochastic(seed=4).digest
+    drawn = there.curves(losses)
+    free = {name for name in umab.policies() if umab.policy(name).scale_free and name != "umab-nn"}
+    assert drawn.keys() == {"umab-g-a", "umab-g-a:rate=4", "uniform"} | free  # some losses are below 0
+    assert drawn["uniform"][1] == "main" and drawn["scb"][1] == "extra"
+    assert "umab-nn" in there.curves(umab.Losses.of(np.abs(TABLE)))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"policies": ""}, "an experiment must say its policies, but setting 'main' has none"),
+        ({"data": ""}, "an experiment must say its data, but setting 'main' has none"),
+        ({"polices": "[]"}, "there is no key 'polices'; did you mean 'policies'?"),
+        ({"policies": '["umab-g-a", "umab-q"]', "claims": ""}, "but got 'umab-q'; did you mean"),
+        ({"policies": '["ahb", "ahb"]', "claims": ""}, "policies must differ, but 'ahb' is there twice"),
+        ({"policies": '"ahb"', "claims": ""}, "policies must be a list, but got 'ahb'"),
+        (
+            {"claims": '["umab-g-a < scb"]'},
+            "the claim 'umab-g-a < scb' is about 'scb', which is not among the policies",
+        ),
+        ({"claims": '["umab-g-a is best"]'}, "a claim must read like 'umab-g-a < ahb'"),
+        ({"parameters": '{ahb = "a=1"}'}, "parameters are given for 'ahb', which is not among the policies"),
+        ({"parameters": '{umab-g-a = "speed=1"}'}, "umab-g-a takes .*, but got 'speed'"),
+        ({"trials": "0"}, "trials must be at least 1, but got trials=0"),
+        ({"seed": '"x"'}, "seed must be a whole number, but got seed='x'"),
+        ({"data": "3"}, "data must be the path of a file or a table like {name = 'stocks'}, but got 3"),
+        ({"reward": "1"}, "reward must be true or false, but got 1"),
+        ({"data": '{name = "stocks"}', "reward": "true"}, "data sets by name are losses already"),
+        ({"title": "3"}, "title must be text, but got 3"),
+        ({"trials": "= 3"}, "Invalid value"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(file: Path, values: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=r"in '.*routing\.toml': ") as caught:
+        Experiment.read(changed(file, **values))
+    assert caught.match(message.replace("{", r"\{").replace("?", r"\?"))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no experiment at '.*no\.toml'"):
+        Experiment.read(tmp_path / "no.toml")
+
+
+def test_losses_that_a_policy_does_not_take_are_refused_before_anything_runs(file: Path) -> None:
+    experiment = Experiment.read(changed(file, policies='["ahb", "umab-nn"]', claims=""))
+    with pytest.raises(ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-"):
+        run([experiment])
+
+
+def test_rewards_are_losses_with_the_other_sign(file: Path) -> None:
+    losses = Experiment.read(changed(file, reward="true")).settings[0].losses()
+    assert same_bits(losses.table, umab.Losses.of(-TABLE).table)
+
+
+def test_other_policies_take_their_claims_with_them(file: Path) -> None:
+    experiment = Experiment.read(file).with_policies(["uniform", "umab-g-a", "scb"])
+    assert list(experiment.settings[0].policies) == ["uniform", "umab-g-a", "scb"]
+    assert [str(claim) for claim in experiment.settings[0].claims] == ["uniform < umab-g-a"]
+    assert experiment.settings[0].extra == ()
+
+
+def test_the_best_and_those_that_tie_with_it() -> None:
+    """A policy ties with itself; one that is far behind does not; one that sees all losses is not ranked."""
+    content: dict[str, Any] = {
+        "data": {"name": "stochastic"},
+        "policies": ["ahb", "umab-g-a", "umab-g-none", "uniform", "adahedge"],
+        "trials": 60,
+    }
+    (outcome,) = run([Experiment.of("x", content)]).outcomes
+    assert outcome.best == "ahb" and outcome.standings["ahb"] == (True, False)
+    assert outcome.standings["uniform"] == (False, False) and "adahedge" not in outcome.standings
+    (twins,) = run(
+        [Experiment.of("x", {**content, "policies": ["uniform", "umab-g-a", "umab-g-a:rate=0.25"]})]
+    ).outcomes
+    assert [each for each, standing in twins.standings.items() if standing.tied] == ["umab-g-a:rate=0.25"]
+
+
+def test_claims_of_one_setting_are_judged_together(file: Path) -> None:
+    first = Experiment.read(file)
+    second = Experiment.of("second", {**tomllib.loads(FILE), "data": {"name": "stochastic"}, "claims": []})
+    third = Experiment.of("third", {**tomllib.loads(FILE), "data": {"name": "stochastic"}})
+    done = run([first, second, third], n_trials=20)
+    assert {judged.evidence.n_judged for outcome in done.outcomes for judged in outcome.judged} == {4}
+    (alone,) = run([first], n_trials=20).outcomes
+    assert {judged.evidence.n_judged for judged in alone.judged} == {2}
+
+
+def test_the_six_experiments_of_the_paper() -> None:
+    """What experiments.md asks: the policies, the constants of both settings, the claims."""
+    known = paper()
+    assert list(known) == ["stock", "sales", "selection", "exploration", "adaptive", "nonadaptive"]
+    rivals = ["sf-mab", "sf-mab-a", "ahb", "banker-omd"]
+    for id, experiment in known.items():
+        printed, figure = experiment.settings
+        assert (printed.name, figure.name, experiment.n_trials) == ("printed", "figure", 500)
+        assert {"umab-g", "umab-g-a", *rivals, "uniform"} <= printed.policies.keys() == figure.policies.keys()
+        assert all(name == text for name, text in printed.policies.items())
+        assert (
+            figure.policies["umab-g"] == "umab-g:rate=4,horizon=1200"
+            and figure.policies["umab-g-a"] == "umab-g-a:rate=4"
+        )
+        assert printed.claims == figure.claims and printed.extra == figure.extra == "scale-free"
+        assert ("umab-g-none" in printed.policies) == (id == "exploration")
+    lowest = {f"{ours} < {rival}" for ours in ("umab-g", "umab-g-a") for rival in rivals}
+    for id in ("stock", "sales", "selection"):
+        assert {str(claim) for claim in known[id].settings[0].claims} == lowest
+    singles = {id: [str(claim) for claim in known[id].settings[0].claims] for id in list(known)[3:]}
+    assert singles == {
+        "exploration": ["umab-g-a < umab-g-none"],
+        "adaptive": ["umab-g-a < umab-g"],
+        "nonadaptive": ["umab-g < umab-g-a"],
+    }
+
+
+def test_a_comparison_runs_what_takes_the_losses() -> None:
+    signed, positive = (comparison("x", umab.Losses.of(table)).settings[0] for table in (TABLE, np.abs(TABLE)))
+    assert "umab-nn" in positive.policies and "umab-nn" not in signed.policies
+    assert {"umab-g-a", "umab-g-a:rate=4", "ahb", "scb", "uniform"} <= signed.policies.keys()
+    assert not {"exp3", "umab-g-none", "adahedge"} & signed.policies.keys()
+    assert set(signed.extra) == {"adahedge", "solo-ftrl"}
+    assert list(comparison("x", umab.Losses.of(TABLE), ["ahb"]).settings[0].policies) == ["ahb"]
