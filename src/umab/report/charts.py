@@ -1,0 +1,207 @@
+"""Charts as Vega-Lite specifications: one definition for the page, for PNG and for PDF."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.experiments.runner import Curve, Outcome
+
+_POINTS = 320
+"""Rounds of a curve that are drawn; more would make files larger and no line different to the eye."""
+
+
+class _Style(NamedTuple):
+    colour: str
+    dash: tuple[int, ...] = ()
+
+
+# Colours that remain apart for the colour-blind (Okabe and Ito 2008, Color universal design); the dashes keep curves
+# apart in grey print too. A family has a colour, its variants have dashes.
+_STYLES = {
+    "umab-g-a": _Style("#d55e00"),
+    "umab-g": _Style("#e69f00", (7, 2)),
+    "umab-g-none": _Style("#000000", (2, 2)),
+    "umab-g-anytime": _Style("#d55e00", (9, 2, 2, 2)),
+    "umab-nn": _Style("#000000"),
+    "sf-mab-a": _Style("#0072b2"),
+    "sf-mab": _Style("#56b4e9", (7, 2)),
+    "ahb": _Style("#009e73"),
+    "banker-omd": _Style("#cc79a7", (9, 2, 2, 2)),
+    "scb": _Style("#8c510a"),
+    "scb-ix": _Style("#8c510a", (5, 2)),
+    "adahedge": _Style("#555555", (5, 2, 1, 2)),
+    "solo-ftrl": _Style("#555555", (1, 1)),
+    "uniform": _Style("#999999", (2, 3)),
+}
+_MORE = tuple(
+    _Style(colour, dash)
+    for dash in ((4, 4), (8, 3, 2, 3), (1, 2))
+    for colour in ("#7b3294", "#01665e", "#a6611a", "#444444")
+)
+
+
+def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
+    """Return the chart of mean regrets over the rounds, with bands of one standard deviation.
+
+    Parameters
+    ----------
+    outcome
+        What to draw.
+    interactive
+        For the page: as wide as its place, with values under the pointer and names to click. Otherwise for a file.
+    """
+    names = list(outcome.curves)
+    styles = _styles(names)
+    rounds = _thinned(outcome.losses.n_rounds)
+    values = [_values(name, curve, rounds) for name, curve in outcome.curves.items()]
+    largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
+    # By expression: the format of an axis has one prefix for all its labels, 0k among them.
+    label = f"format(datum.value, '{'~s' if 1e-2 <= largest < 1e9 else '~e'}')"
+    colour = {"domain": names, "range": [style.colour for style in styles]}
+    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    legend = {
+        "title": None,
+        "symbolType": "stroke",
+        "symbolSize": 500,
+        "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
+        "labelLimit": 220,
+    }
+    legend |= {"orient": "bottom", "columns": 4, "labelFontSize": 12} if interactive else {"orient": "right"}
+    encoding = {
+        "x": {
+            "field": "t",
+            "type": "quantitative",
+            "title": "round t",
+            "scale": {"domain": [0, outcome.losses.n_rounds], "nice": False},
+        },
+        "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
+    }
+    y = {"type": "quantitative", "title": "regret", "axis": {"labelExpr": label}}
+    style = {"field": "policy", "type": "nominal", "scale": dash, "legend": legend}
+
+    def lines(role: str, width: float) -> dict[str, Any]:
+        return {
+            "transform": [{"filter": f"datum.role == '{role}'"}],
+            "mark": {"type": "line", "strokeWidth": width},
+            "encoding": {"y": {**y, "field": "mean"}, "strokeDash": style},
+        }
+
+    bands = {
+        "transform": [{"filter": "datum.role == 'main'"}],
+        "mark": {"type": "area", "fillOpacity": 0.1, "opacity": 1},
+        "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+    }
+    layers: list[dict[str, Any]] = [bands, lines("extra", 1.2), lines("main", 2.0)]
+    spec: dict[str, Any] = {
+        "config": _CONFIG,
+        "height": 300,
+        "data": {"values": [{key: _plain(value) for key, value in each.items()} for each in values]},
+        "transform": [{"flatten": ["t", "mean", "low", "high"]}],
+        "encoding": encoding,
+        "layer": layers,
+    }
+    if not interactive:
+        stand_in = " · stand-in data" if outcome.losses.provenance.get("stand_in") else ""
+        title = " · ".join(filter(None, (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name)))
+        return {**spec, "width": 440, "title": {"text": title + stand_in, "anchor": "start"}}
+    picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
+    layers[-1]["params"] = [picked]
+    spec["transform"].append({"filter": {"param": "picked", "empty": True}})
+    layers.append(_readings(names))
+    return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def _readings(names: list[str]) -> dict[str, Any]:
+    """Return the layer that shows all regrets at the round under the pointer."""
+    return {
+        "transform": [
+            {"pivot": "policy", "value": "mean", "groupby": ["t"]},
+        ],
+        "params": [
+            {
+                "name": "pointed",
+                "select": {
+                    "type": "point",
+                    "fields": ["t"],
+                    "nearest": True,
+                    "on": "pointerover",
+                    "clear": "pointerout",
+                },
+            }
+        ],
+        "mark": {"type": "rule", "color": "#555", "strokeWidth": 1, "tooltip": {"content": "encoding"}},
+        "encoding": {
+            "color": {"value": "#555"},
+            "opacity": {"condition": {"param": "pointed", "empty": False, "value": 0.6}, "value": 0.0},
+            "tooltip": [
+                {"field": "t", "type": "quantitative", "title": "round"},
+                # A dot or a bracket in a name would be read as a path into the datum.
+                *({"field": _escaped(name), "type": "quantitative", "title": name, "format": ".5~g"} for name in names),
+            ],
+        },
+    }
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"\\{letter}" if letter in ".[]'\"" else letter for letter in name)
+
+
+def _values(name: str, curve: Curve, rounds: npt.NDArray[np.intp]) -> dict[str, Any]:
+    mean, sd = curve.result.mean[rounds], curve.result.sd[rounds]
+    band = np.where(np.isnan(sd), 0.0, sd)  # a single trial has no band
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {
+            "policy": name,
+            "role": curve.role,
+            "t": rounds + 1,
+            "mean": mean,
+            "low": mean - band,
+            "high": mean + band,
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; five digits are more than a line shows, and what is not finite is a gap in it."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind != "f":
+        return value.tolist()
+    return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
+
+
+def _thinned(n_rounds: int) -> npt.NDArray[np.intp]:
+    """Return the rounds that are drawn, from 0, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, _POINTS)).round().astype(np.intp))
+
+
+def _styles(names: list[str]) -> list[_Style]:
+    """Return a style for each name, its own if it has one and if no name before it has taken that."""
+    chosen: list[_Style] = []
+    free = iter(_MORE * (len(names) // len(_MORE) + 1))
+    for name in names:
+        own = _STYLES.get(name)
+        chosen.append(own if own and own not in chosen else next(free))
+    return chosen
+
+
+_CONFIG: dict[str, Any] = {
+    "background": "white",
+    "font": "Helvetica, Arial, sans-serif",
+    "axis": {
+        "grid": True,
+        "gridColor": "#eeeeee",
+        "domainColor": "#444",
+        "tickColor": "#444",
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+    },
+    "legend": {"labelFontSize": 12},
+    "title": {"fontSize": 13, "fontWeight": "normal"},
+    "view": {"stroke": "#444"},
+}

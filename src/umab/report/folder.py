@@ -1,0 +1,167 @@
+"""The folder of a report: the page, the figures, the numbers and the raw results."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from umab.experiments.runner import Outcome, Run
+from umab.files import write_atomically
+from umab.progress import Progress
+from umab.report.charts import regret_chart
+from umab.report.page import Head, page
+
+FORMAT = "umab.Report"
+VERSION = 1
+
+_OURS = ("index.html", "results.json", "figures", "results")
+
+
+def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: bool | None = None) -> Path:
+    """Write a report and return the path of its page.
+
+    Parameters
+    ----------
+    run
+        What was run.
+    folder
+        Where to; it is made if need be. A report that is there is replaced; a folder with anything else is refused.
+    head
+        The title and the first words of the page.
+    progress
+        As for `umab.simulate`.
+    """
+    folder = Path(folder)
+    check_free(folder)
+    for name in _OURS:
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (folder / "figures").mkdir(parents=True)
+    # The numbers first: with them the folder is known as a report, and can be replaced, should the rest be stopped.
+    write_atomically(folder / "results.json", as_json(run))
+    charts = {figure_name(outcome): regret_chart(outcome, interactive=False) for outcome in run.outcomes}
+    with Progress(len(charts) + len(list(_raw(run, folder))), "writing the report", progress) as bar:
+        with ThreadPoolExecutor() as pool:
+            saved = [pool.submit(_save, result, path) for path, result in _raw(run, folder)]
+            for name, chart in charts.items():
+                drawing = vl_convert.vegalite_to_svg(chart)
+                write_atomically(folder / "figures" / f"{name}.png", vl_convert.svg_to_png(drawing, scale=2.0))
+                write_atomically(folder / "figures" / f"{name}.pdf", vl_convert.svg_to_pdf(drawing))
+                bar.advance(1)
+            for each in saved:
+                each.result()
+                bar.advance(1)
+    write_atomically(folder / "index.html", page(run, head).encode())
+    return folder / "index.html"
+
+
+def check_free(folder: Path) -> None:
+    """Refuse a folder that holds anything but a report, before hours of work are lost on it."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"a report needs a folder, but {str(folder)!r} is a file")
+    if folder.is_dir() and any(folder.iterdir()) and not _is_report(folder):
+        raise FileExistsError(f"{str(folder)!r} holds other things than a report; take a new or an empty folder")
+
+
+def _is_report(folder: Path) -> bool:
+    try:
+        return bool(json.loads((folder / "results.json").read_text())["format"] == FORMAT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def figure_name(outcome: Outcome) -> str:
+    """Return the name of the figure's files, without their ending."""
+    return file_name(f"{outcome.experiment.id}-{outcome.setting.name}")
+
+
+def file_name(text: str) -> str:
+    """Return a text as every file system takes it: umab-g-a:rate=4 as umab-g-a_rate_4."""
+    return re.sub(r"[^\w.-]", "_", text)
+
+
+def _raw(run: Run, folder: Path) -> Iterator[tuple[Path, Any]]:
+    for outcome in run.outcomes:
+        place = folder / "results" / file_name(outcome.experiment.id) / file_name(outcome.setting.name)
+        for name, curve in outcome.curves.items():
+            yield place / file_name(name), curve.result
+
+
+def _save(result: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result.save(path)
+
+
+def as_json(run: Run) -> bytes:
+    """Return the numbers of a run: the same bytes for the same seed, whatever the machine was doing."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "figures": _by_figure(
+            run, lambda outcome: {name: each.expected._asdict() for name, each in outcome.curves.items()}
+        ),
+        "claims": [
+            {
+                "figure": outcome.experiment.id,
+                "setting": outcome.setting.name,
+                "claim": str(judged.claim),
+                "verdict": judged.verdict,
+                "evidence": judged.evidence._asdict(),
+            }
+            for outcome in run.outcomes
+            for judged in outcome.judged
+        ],
+        "verdicts": [
+            {
+                "figure": outcome.experiment.id,
+                "setting": outcome.setting.name,
+                "claim": outcome.experiment.claim,
+                "verdict": outcome.verdict,
+            }
+            for outcome in run.outcomes
+            if outcome.judged
+        ],
+        "sampled": _by_figure(run, _sampled),
+        "provenance": _by_figure(run, _provenance),
+    }
+    return json.dumps(_without_nan(content), indent=1, allow_nan=False, ensure_ascii=False).encode()
+
+
+def _by_figure(run: Run, describe: Callable[[Outcome], Any]) -> dict[str, dict[str, Any]]:
+    return {
+        id: {outcome.setting.name: describe(outcome) for outcome in outcomes}
+        for id, outcomes in run.experiments.items()
+    }
+
+
+def _sampled(outcome: Outcome) -> dict[str, Any]:
+    """Return the final regrets of the arms drawn, where these were kept."""
+    return {name: each.sampled and each.sampled._asdict() for name, each in outcome.curves.items()}
+
+
+def _provenance(outcome: Outcome) -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    results = {name: curve.result.provenance for name, curve in outcome.curves.items()}
+    common = next(iter(results.values()))
+    return {
+        **{key: common[key] for key in ("n_trials", "seed", "losses", "versions")},
+        "policies": {name: {key: each[key] for key in ("policy", "parameters")} for name, each in results.items()},
+    }
+
+
+def _without_nan(content: Any) -> Any:
+    """Return the content with null for what is not a finite number: JSON has no other word for it."""
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_without_nan(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,88 @@
+"""The page of a report: one HTML file that needs nothing else, neither a server nor a network."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jinja2
+import vl_convert
+
+from umab.experiments.runner import Outcome, Run
+from umab.report import words
+from umab.report.charts import regret_chart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What a page says before its numbers."""
+
+    title: str
+    lede: str
+    command: str
+    """The command that makes the page again."""
+
+
+def page(run: Run, head: Head) -> str:
+    """Return the page of a run as HTML."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_text),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["measured"] = lambda summary: words.measured(summary.mean, summary.se)
+    environment.filters["spread"] = words.spread
+    environment.filters["number"] = lambda value: f"{value:.4g}"
+    environment.filters["counted"] = words.counted
+    charts = {
+        f"{number}-{at}": regret_chart(outcome, interactive=True)
+        for number, outcomes in enumerate(run.experiments.values())
+        for at, outcome in enumerate(outcomes)
+    }
+    return environment.get_template("page.html").render(
+        head=head,
+        run=run,
+        words=words,
+        claimed=any(outcome.judged for outcome in run.outcomes),
+        stand_ins=_stand_ins(run.outcomes),
+        policies=list(dict.fromkeys(name for outcome in run.outcomes for name in outcome.curves)),
+        style=_text("page.css"),
+        script=_vega() + _text("page.js"),
+        charts=_in_script(charts),
+        ranked=_ranked,
+    )
+
+
+def _ranked(outcome: Outcome) -> list[str]:
+    """Return the names of the policies, the smallest mean first."""
+    return sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean)
+
+
+def _stand_ins(outcomes: Iterable[Outcome]) -> list[str]:
+    return [
+        f"{outcome.experiment.title} ({outcome.setting.name}): {outcome.losses.source}"
+        for outcome in outcomes
+        if outcome.losses.provenance.get("stand_in")
+    ]
+
+
+def _text(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _in_script(content: Any) -> str:
+    """Return JSON that may stand inside a script: no text in it can end that script."""
+    return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+@functools.cache
+def _vega() -> str:
+    """Return the drawing library as one script that sets `vegaEmbed`."""
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle.replace("</script", "<\\/script") + "\n"

@@ -1,0 +1,154 @@
+"""Numbers and outcomes in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+
+import numpy as np
+
+from umab.experiments.runner import Outcome, Summary
+from umab.losses import Losses
+from umab.regret import Costs
+
+_ROUNDING = 1e-12
+"""A standard error that is a smaller share of its mean is that of rounding."""
+
+
+def measured(mean: float, se: float) -> str:
+    """Return a mean with its standard error, which has two digits: 12.3 ± 0.45.
+
+    Examples
+    --------
+    >>> from umab.report.words import measured
+    >>> measured(1381.4512, 8.5751), measured(-2.5e-7, 1.2e-9), measured(3.0, float("nan"))
+    ('1381.5 ± 8.6', '(-2.500 ± 0.012)e-07', '3')
+    """
+    if not math.isfinite(mean):
+        return "too large for a double" if math.isinf(mean) else "not a number"
+    if not math.isfinite(se):
+        return f"{mean:.6g}"
+    if se <= _ROUNDING * abs(mean):
+        return f"{mean:.6g} ± 0"
+    power = math.floor(math.log10(max(abs(mean), se)))
+    if -3 <= power < 7:
+        places = _places(se)
+        return f"{mean:.{places}f} ± {se:.{places}f}"
+    scaled, error = (float(Decimal(value).scaleb(-power)) for value in (mean, se))
+    places = _places(error)
+    return f"({scaled:.{places}f} ± {error:.{places}f})e{power:+03d}"
+
+
+def spread(summary: Summary) -> str:
+    """Return a standard deviation, without one that is nothing but rounding."""
+    if math.isnan(summary.sd):
+        return "–"
+    return "0" if summary.sd <= _ROUNDING * abs(summary.mean) else f"{summary.sd:.4g}"
+
+
+def _places(error: float) -> int:
+    """Return the number of decimals that shows two digits of an error."""
+    return max(0, 1 - math.floor(math.log10(float(f"{error:.1e}"))))
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return items as a sentence lists them: a, b and c."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things: 1 arm, 2 arms."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def facts(losses: Losses) -> str:
+    """Say how many losses there are, in which range, of which sign, and which arm is best."""
+    table = losses.table
+    share = [
+        (word, float(np.mean(which)))
+        for word, which in (("negative", table < 0), ("zero", table == 0), ("positive", table > 0))
+    ]
+    signs = [f"all {word}" if part == 1.0 else f"{_percent(part)} {word}" for word, part in share if part > 0.0]
+    costs = Costs.of(losses).table.sum(axis=0)  # where an offset costs no digits, and nothing overflows
+    best = [losses.arms[at] for at in np.flatnonzero(costs == costs.min())]
+    which = f"The best arm is {best[0]}" if len(best) == 1 else f"The best arms are {listed(best)}, with the same sum"
+    return (
+        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; losses from {table.min():.6g} to "
+        f"{table.max():.6g}, {listed(signs)}. {which} ({_loss_a_round(losses, 0.0):.6g} a round)."
+    )
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, never rounded to none or all."""
+    if share < 0.001:
+        return "under 0.1%"
+    return "over 99.9%" if share > 0.999 else f"{share:.1%}"
+
+
+def answer(outcome: Outcome) -> str:
+    """Say in a paragraph which policy would have done best, by how much, and how sure that is."""
+    curves, best = outcome.curves, outcome.best
+    result = curves[best].result
+    tied = [name for name, standing in outcome.standings.items() if standing.tied]
+    parts = [
+        f"On these losses {best} would have done best: a regret of {measured(result.mean[-1], result.se[-1])} over "
+        f"{counted(outcome.losses.n_rounds, 'round')}, on average over {counted(result.n_trials, 'trial')}"
+    ]
+    if result.mean[-1] < 0.0:
+        parts[0] += " (below 0: it did better than every single arm)"
+    if tied:
+        parts.append(f"{listed(tied)} cannot be told from it at this number of trials")
+    costs = [("the best single arm", 0.0), (best, float(result.mean[-1]))]
+    if "uniform" in curves and best != "uniform":
+        costs.append(("choosing at random", float(curves["uniform"].result.mean[-1])))
+    a_round = [f"{who} {_loss_a_round(outcome.losses, regret):.5g}" for who, regret in costs]
+    parts.append(f"The mean loss of a round is: {', '.join(a_round)}")
+    if "uniform" in (best, *tied):
+        parts.append("No policy learned enough in this many rounds to beat choosing at random")
+    worst = max((name for name in outcome.standings), key=lambda name: curves[name].result.mean[-1])
+    if worst not in (best, *tied):
+        last = curves[worst].result
+        parts.append(f"The largest regret is that of {worst}, {measured(last.mean[-1], last.se[-1])}")
+    needs = [name for name in (best, *tied) if curves[name].policy.needs_horizon]
+    if needs:
+        parts.append(f"{listed(needs)} had to be told the number of rounds in advance")
+    return ". ".join(parts) + "."
+
+
+def _loss_a_round(losses: Losses, regret: float) -> float:
+    """Return the mean loss of whoever has this regret."""
+    return float((losses.table / losses.n_rounds).sum(axis=0).min()) + regret / losses.n_rounds
+
+
+def standing(outcome: Outcome, name: str) -> str:
+    """Return where a policy stands, in a word or two; nothing for one that is behind the best."""
+    where = outcome.standings.get(name)
+    if where is None:
+        return "sees all losses"
+    return "best" if where.best else "tie" if where.tied else ""
+
+
+def parting(outcomes: Sequence[Outcome]) -> str:
+    """Say whether the settings of an experiment agree: on the claim, and on which policy is lowest."""
+    verdicts = {outcome.setting.name: outcome.verdict for outcome in outcomes if outcome.judged}
+    best = {outcome.setting.name: outcome.best for outcome in outcomes}
+    said = []
+    if len(verdicts) > 1:
+        if len(set(verdicts.values())) == 1:
+            common = _of_claim(next(iter(verdicts.values())))
+            said.append(f"The settings agree on the claim: it {common} in {listed(list(verdicts))}.")
+        else:
+            each = [f"in {name} it {_of_claim(verdict)}" for name, verdict in verdicts.items()]
+            said.append(f"The settings part on the claim: {listed(each)}.")
+    if len(best) > 1:
+        if len(set(best.values())) == 1:
+            said.append(f"The lowest mean is that of {next(iter(best.values()))} in all of them.")
+        else:
+            each = [f"that of {policy} in {name}" for name, policy in best.items()]
+            said.append(f"The lowest mean is {listed(each)}.")
+    return " ".join(said)
+
+
+def _of_claim(verdict: str) -> str:
+    return "is undecided" if verdict == "undecided" else verdict

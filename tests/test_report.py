@@ -1,0 +1,285 @@
+"""Reports: the words, the numbers, the files, and the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+from umab.experiments.experiment import Experiment, comparison, paper
+from umab.experiments.runner import Run, run, run_on
+from umab.report import words
+from umab.report.charts import regret_chart
+from umab.report.folder import as_json, write
+from umab.report.page import Head, page
+
+HEAD = Head(title="A <title>", lede="Some words & more.", command="umab run x.toml")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def six() -> Run:
+    """The paper's experiments with few trials and stand-ins for the tables."""
+    return run(paper().values(), n_trials=12, real=False)
+
+
+@pytest.fixture(scope="module")
+def report(six: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out") / "report"
+    assert write(six, folder, HEAD) == folder / "index.html"
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("mean", "se", "text"),
+    [
+        (1381.4512, 8.5751, "1381.5 ± 8.6"),
+        (1381.4512, 85.751, "1381 ± 86"),
+        (-0.012345, 0.00099, "-0.01235 ± 0.00099"),
+        (0.0, 0.5, "0.00 ± 0.50"),
+        (3.0, 0.0, "3 ± 0"),
+        (0.0, 0.0, "0 ± 0"),
+        (15934018.4, 3.9e-10, "1.5934e+07 ± 0"),
+        (3.0, math.nan, "3"),
+        (2.5e300, 1.2e298, "(2.500 ± 0.012)e+300"),
+        (-2.5e-310, 1.2e-312, "(-2.500 ± 0.012)e-310"),
+        (math.inf, math.nan, "too large for a double"),
+        (12.0, 9.96, "12 ± 10"),
+    ],
+)
+def test_a_mean_is_written_with_two_digits_of_its_error(mean: float, se: float, text: str) -> None:
+    assert words.measured(mean, se) == text
+
+
+def test_facts_of_a_table() -> None:
+    losses = umab.Losses.of([[-1.0, 2.0], [0.0, 3.0], [0.5, 0.0], [-1.0, 1.0]], arms=["a", "b"])
+    assert words.facts(losses) == (
+        "4 rounds of 2 arms; losses from -1 to 3, 25.0% negative, 25.0% zero and 50.0% positive. "
+        "The best arm is a (-0.375 a round)."
+    )
+    same = umab.Losses.of([[1.0, 1.0]], arms=["a", "b"])
+    assert "all positive. The best arms are a and b, with the same sum" in words.facts(same)
+
+
+def compared(table: Any, *policies: str, n_trials: int = 30) -> Any:
+    losses = umab.Losses.of(table)
+    experiment = comparison("x", losses, policies or None)
+    (outcome,) = run_on([(experiment, experiment.settings[0], losses)], n_trials=n_trials).outcomes
+    return outcome
+
+
+def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
+    table = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
+    outcome = compared(table, "umab-nn", "umab-g", "uniform")
+    best = umab.simulate("umab-nn", table, n_trials=30, expected=True)
+    text = words.answer(outcome)
+    assert text.startswith(
+        f"On these losses umab-nn would have done best: a regret of {words.measured(best.mean[-1], best.se[-1])}"
+    )
+    a_round = [table.mean(axis=0).min(), table.mean(axis=0).min() + best.mean[-1] / 1000, table.mean()]
+    assert "best single arm {:.5g}, umab-nn {:.5g}, choosing at random {:.5g}.".format(*a_round) in text
+    assert "The largest regret is that of uniform" in text
+    same = words.answer(compared(np.ones((50, 2)), "umab-g", "ahb", "uniform"))
+    assert "cannot be told from it" in same and "beat choosing at random" in same
+    tied = words.answer(compared(table[:5], "uniform", "umab-g"))
+    assert "umab-g had to be told the number of rounds" in tied or "umab-g" not in tied
+
+
+def test_losses_of_any_size_make_a_report(tmp_path: Path) -> None:
+    """Neither the words nor the charts overflow; a regret beyond the largest double is said to be one."""
+    for size in (5e-324, 1e-300, 1e300, 1.7e308):
+        table = size * np.random.default_rng(0).choice([-1.0, 1.0], size=(40, 2), p=[0.4, 0.6])
+        losses = umab.Losses.of(table)
+        experiment = comparison("x", losses, ["ahb", "uniform", "scb"])
+        done = run_on([(experiment, experiment.settings[0], losses)], n_trials=5)
+        text = write(done, tmp_path / "report", HEAD).read_text()
+        assert words.answer(done.outcomes[0]) and "a round)" in words.facts(losses)
+        assert ("too large for a double" in text) == (size == 1.7e308)
+
+
+def test_words_on_settings_that_part(six: Run) -> None:
+    for outcomes in six.experiments.values():
+        said = words.parting(outcomes)
+        agree = outcomes[0].verdict == outcomes[1].verdict
+        assert ("agree on the claim" in said) == agree and ("part on the claim" in said) == (not agree)
+        assert all(outcome.best in said for outcome in outcomes)
+
+
+def test_the_numbers_are_those_of_the_run(six: Run, report: Path) -> None:
+    content = json.loads((report / "results.json").read_text())
+    assert list(content["figures"]) == ["stock", "sales", "selection", "exploration", "adaptive", "nonadaptive"]
+    for outcome in six.outcomes:
+        figures = content["figures"][outcome.experiment.id][outcome.setting.name]
+        assert figures.keys() == outcome.curves.keys() and figures.keys() <= umab.policies().keys()
+        for name, curve in outcome.curves.items():
+            result = curve.result
+            expected = {"mean": result.mean[-1], "sd": result.sd[-1], "se": result.se[-1], "n_trials": 12}
+            assert figures[name] == expected
+        about = content["provenance"][outcome.experiment.id][outcome.setting.name]
+        assert about["losses"]["sha256"] == outcome.losses.digest and about["seed"] == 0
+        real = outcome.experiment.id in ("stock", "sales")
+        assert about["losses"]["provenance"]["stand_in"] == real
+    claims = [(each["figure"], each["setting"], each["claim"], each["verdict"]) for each in content["claims"]]
+    assert claims == [
+        (outcome.experiment.id, outcome.setting.name, str(judged.claim), judged.verdict)
+        for outcome in six.outcomes
+        for judged in outcome.judged
+    ]
+    assert {each["evidence"]["n_judged"] for each in content["claims"]} == {27}
+
+
+def test_a_single_trial_has_no_error_and_json_says_null() -> None:
+    content = json.loads(as_json(run([paper()["nonadaptive"]], n_trials=1)))
+    assert content["figures"]["nonadaptive"]["printed"]["ahb"]["sd"] is None
+    assert all(each["verdict"] == "undecided" for each in content["claims"])
+
+
+def test_every_figure_and_raw_result_is_there(six: Run, report: Path) -> None:
+    assert {path.name for path in report.iterdir()} == {"index.html", "results.json", "figures", "results"}
+    for outcome in six.outcomes:
+        stem = report / "figures" / f"{outcome.experiment.id}-{outcome.setting.name}"
+        assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+        assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        for name, curve in outcome.curves.items():
+            path = report / "results" / outcome.experiment.id / outcome.setting.name / name
+            loaded = umab.Result.load(path)
+            assert (loaded.final_regret == curve.result.final_regret).all() and loaded.arms.dtype == np.uint8
+            assert curve.sampled is not None
+            np.testing.assert_allclose(loaded.sampled_regret[:, -1].mean(), curve.sampled.mean, rtol=1e-12)
+
+
+def test_a_report_is_replaced_and_other_things_are_not(six: Run, report: Path, tmp_path: Path) -> None:
+    place = tmp_path / "report"
+    shutil.copytree(report, place)
+    (place / "notes.txt").write_text("mine")
+    one = run([paper()["nonadaptive"].with_settings(["printed"])], n_trials=2)
+    write(one, place, HEAD)
+    assert {path.stem for path in (place / "figures").iterdir()} == {"nonadaptive-printed"}
+    assert [path.name for path in (place / "results").iterdir()] == ["nonadaptive"]
+    assert (place / "notes.txt").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "figures").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds other things than a report"):
+        write(one, tmp_path / "other", HEAD)
+    with pytest.raises(FileExistsError, match=r"a report needs a folder, but '.*' is a file"):
+        write(one, place / "notes.txt", HEAD)
+    assert (tmp_path / "other" / "figures").read_text() == "mine"
+
+
+def test_charts_show_the_curves_and_bands() -> None:
+    outcome = compared(np.random.default_rng(0).normal(size=(1000, 2)), "ahb", "umab-g-a:rate=4", "uniform")
+    for interactive in (True, False):
+        chart = regret_chart(outcome, interactive=interactive)
+        rows = {row["policy"]: row for row in chart["data"]["values"]}
+        assert rows.keys() == outcome.curves.keys()
+        for name, row in rows.items():
+            result = outcome.curves[name].result
+            at = np.array(row["t"]) - 1
+            assert at[0] == 0 and at[-1] == 999 and (np.diff(at) > 0).all()
+            np.testing.assert_allclose(row["mean"], result.mean[at], rtol=1e-4, atol=1e-12)
+            np.testing.assert_allclose(row["high"], result.mean[at] + result.sd[at], rtol=1e-4, atol=1e-12)
+            np.testing.assert_allclose(row["low"], result.mean[at] - result.sd[at], rtol=1e-4, atol=1e-12)
+
+
+def test_curves_differ_in_colour_or_dashes() -> None:
+    names = [*umab.policies(), "umab-g:rate=4", *(f"umab-g-a:rate={k}" for k in range(1, 6))]
+    outcome = compared(np.abs(np.random.default_rng(0).normal(size=(9, 2))).clip(0, 1), *names, n_trials=2)
+    encoding = regret_chart(outcome, interactive=False)["layer"][-1]["encoding"]
+    colours = regret_chart(outcome, interactive=False)["encoding"]["color"]["scale"]["range"]
+    dashes = encoding["strokeDash"]["scale"]["range"]
+    styles = [(colour, tuple(dash)) for colour, dash in zip(colours, dashes, strict=True)]
+    assert len(styles) == len(names) and len(set(styles)) == len(names)
+
+
+def test_text_on_the_page_is_text(six: Run) -> None:
+    """A title of one's own cannot break the page, nor can a name inside the script."""
+    experiment = Experiment.of(
+        "x</script>", {"title": "<b>", "data": {"name": "bad_losses"}, "policies": ["uniform", "ahb"], "claim": "a & b"}
+    )
+    text = page(run([experiment], n_trials=2), HEAD)
+    assert "<b>" not in text and "&lt;b&gt;" in text and "A &lt;title&gt;" in text
+    assert text.count("</script>") == 2
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if BROWSER is None:
+        if os.environ.get("UMAB_BROWSER_NEEDED"):
+            pytest.fail("these tests need a browser, and UMAB_BROWSER_NEEDED is set; install Debian's chromium")
+        pytest.skip("there is no Chromium to open the page in; install Debian's chromium to run these tests")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
+def opened(browser: Any, report: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[str]]]:
+    """The page at the width of a desk or a phone, and what it has complained of or asked for."""
+    said: list[str] = []
+    tab = browser.new_page(viewport={"width": request.param, "height": 800})
+    tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    tab.on("pageerror", lambda error: said.append(f"error: {error}"))
+    tab.on("request", lambda asked: said.append(f"request: {asked.url}"))
+    tab.goto(f"file://{report}/index.html")
+    tab.wait_for_function("document.querySelectorAll('.chart svg').length == 12", timeout=60_000)
+    yield tab, said
+    tab.close()
+
+
+def test_the_page_draws_all_figures_and_needs_no_network(opened: tuple[Any, list[str]], report: Path, six: Run) -> None:
+    tab, said = opened
+    assert said == [f"request: file://{report}/index.html"]
+    charts = tab.query_selector_all(".chart")
+    assert len(charts) == 12
+    for chart, outcome in zip(charts, six.outcomes, strict=True):
+        lines = chart.query_selector_all("g.mark-line path")
+        assert len(lines) == len(outcome.curves)
+        assert all(len(line.get_attribute("d")) > 100 for line in lines)
+        bands = chart.query_selector_all("g.mark-area path")
+        assert len(bands) == sum(curve.role == "main" for curve in outcome.curves.values())
+        labels = [label.text_content() for label in chart.query_selector_all(".role-legend-label text")]
+        assert sorted(labels) == sorted(outcome.curves)
+    too_wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert too_wide <= 0
+
+
+def test_the_page_says_what_was_found(opened: tuple[Any, list[str]], six: Run) -> None:
+    tab, _ = opened
+    text = " ".join(tab.inner_text("main").split())
+    assert "Not all data are the real ones." in text
+    for outcome in six.outcomes:
+        assert outcome.experiment.claim in text
+        for name in outcome.curves:
+            assert words.measured(*outcome.curves[name].expected[::2]) in text
+    rows = tab.query_selector_all("#verdicts tbody tr")
+    assert len(rows) == 6
+    for row, (_, outcomes) in zip(rows, six.experiments.items(), strict=True):
+        cells = [cell.inner_text() for cell in row.query_selector_all("td")]
+        assert [outcome.verdict in cell for outcome, cell in zip(outcomes, cells[2:], strict=True)] == [True, True]
+
+
+def test_a_click_on_a_name_leaves_that_curve_alone(browser: Any, report: Path) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.goto(f"file://{report}/index.html")
+    tab.wait_for_selector("#chart-0-0 g.mark-line path")
+    everything = len(tab.query_selector_all("#chart-0-0 g.mark-line path"))
+    tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
+    tab.wait_for_function("document.querySelectorAll('#chart-0-0 g.mark-line path').length == 1")
+    tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
+    tab.wait_for_function(f"document.querySelectorAll('#chart-0-0 g.mark-line path').length == {everything}")
+    tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    tip = tab.inner_text("#vg-tooltip-element")
+    assert "round" in tip and "banker-omd" in tip and "undefined" not in tip and "NaN" not in tip
+    tab.close()
