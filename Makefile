@@ -4,14 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help test test-all lint bench clean
+.PHONY: help reproduce test test-all lint bench clean
 
 help:
+	@echo "make reproduce run the paper's experiments and write report/index.html"
 	@echo "make test      run the tests"
 	@echo "make test-all  run the tests, the slow ones too"
 	@echo "make lint      formatting, types and import rules"
 	@echo "make bench     measure speed, as ratios taken in one run"
 	@echo "make clean     remove the environment and what was built"
+
+reproduce: $(VENV)/.reproduce
+	$(BIN)/umab reproduce
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -m "not slow"

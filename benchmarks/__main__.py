@@ -13,6 +13,7 @@ import river.bandit
 
 import umab
 from benchmarks.kernels import INLINED, N_ROUNDS, N_TRIALS, contenders, generic
+from benchmarks.reproduction import measure
 from benchmarks.timing import Ratio, seconds, take_turns
 from umab.testing import legal_losses
 
@@ -134,11 +135,25 @@ def start_up() -> Iterator[Row]:
         yield Row(what, f"{median:5.2f}  ({low:.2f}–{high:.2f})", f"≤ {limit:.2f} s", bool(median <= limit), "seconds")
 
 
+def reproduction() -> Iterator[Row]:
+    measure()  # warms the cache of machine code
+    parts = measure()
+    for what, key, limit, unit in (
+        ("umab reproduce, all of it", "total", 30.0, "s"),
+        ("  of which simulation", "simulation", 10.0, "s"),
+        ("  peak memory", "memory", 1.0, "GB"),
+    ):
+        note = ""
+        if key == "total":
+            note = ", ".join(f"{part} {parts[part]:.1f}" for part in ("imports", "data", "simulation", "report"))
+        yield Row(what, f"{parts[key]:5.2f} {unit}", f"≤ {limit:.0f} {unit}", parts[key] <= limit, note)
+
+
 def main() -> None:
     print(f"umab {umab.__version__}, Python {sys.version.split()[0]}, NumPy {np.__version__}")
     print("median (middle half) of ratios between neighbouring runs; ✗ marks a target that was missed\n")
     print(f"{'':44}{'measured':22}{'target':12}")
-    for part in (kernels, slowest, threads, online, start_up):
+    for part in (kernels, slowest, threads, online, start_up, reproduction):
         for row in part():
             print(f"{row.what:44}{row.measured:22}{row.target:10}{'✓' if row.met else '✗'}  {row.note}", flush=True)
     print_times()

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 import umab
+import umab.datasets
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "umab.cli", *arguments], capture_output=True, text=True)
+def run(
+    *arguments: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "umab.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(environment or {})})
 
 
 def test_policies_prints_a_row_each() -> None:
@@ -34,8 +45,7 @@ def test_names_only() -> None:
 
 
 def test_help_has_an_example_and_a_mistake_gets_a_message() -> None:
-    assert "example: umab policies" in run("--help").stdout
-    assert "example: umab policies --names" in run("policies", "--help").stdout
+    assert "example: umab compare" in run("--help").stdout
     assert run("--version").stdout == f"umab {umab.__version__}\n"
     for arguments in ((), ("polices",)):
         result = run(*arguments)
@@ -47,3 +57,165 @@ def test_a_console_without_mathematics_gets_question_marks() -> None:
     command = [sys.executable, "-m", "umab.cli", "policies"]
     result = subprocess.run(command, capture_output=True, env=environment)
     assert result.returncode == 0 and b"umab-nn" in result.stdout and b"?" in result.stdout
+
+
+def lines(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rows = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(300, 3)).tolist()
+    return lines(tmp_path / "times.csv", "a,b,c", *(",".join(map(repr, row)) for row in rows))
+
+
+def test_every_command_has_an_example() -> None:
+    for command in ("policies", "compare", "reproduce", "run", "data"):
+        assert f"umab {command}" in run(command, "--help").stdout.partition("example: ")[2]
+
+
+def test_reproduce_writes_the_same_bytes_on_any_number_of_threads(tmp_path: Path) -> None:
+    results = []
+    for threads in ("1", "3"):
+        out = tmp_path / threads
+        done = run("reproduce", "--trials", "40", "--data", "stand-in", "--threads", threads, "--out", str(out))
+        assert done.returncode == 0 and done.stderr == ""
+        assert done.stdout.splitlines()[-1] == str(out / "index.html")
+        results.append((out / "results.json").read_bytes())
+    assert results[0] == results[1]
+    content = json.loads(results[0])
+    assert {len(settings) for settings in content["figures"].values()} == {2} and len(content["figures"]) == 6
+    assert "stock (printed), stand-in data" in done.stdout
+    for verdict in content["verdicts"]:
+        assert verdict["claim"] in done.stdout
+
+
+@pytest.mark.skipif("UMAB_DATA" not in os.environ, reason="UMAB_DATA does not name a folder with the real tables")
+def test_reproduce_runs_on_the_real_tables(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    done = run(
+        "reproduce", "--figure", "stock", "--figure", "sales", "--trials", "5", "--data", "real", "--out", str(out)
+    )
+    assert done.returncode == 0 and "stand-in" not in done.stdout
+    content = json.loads((out / "results.json").read_text())
+    assert list(content["figures"]) == ["stock", "sales"]
+    for settings in content["provenance"].values():
+        assert not any(each["losses"]["provenance"]["stand_in"] for each in settings.values())
+    assert "Not all data are the real ones" not in (out / "index.html").read_text()
+
+
+def test_reproduce_takes_other_figures_settings_policies_and_seeds(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    chosen = ("--figure", "nonadaptive", "--setting", "figure", "--policy", "ahb", "--policy", "umab-g:rate=2")
+    done = run("reproduce", *chosen, "--trials", "6", "--seed", "9", "--out", str(out))
+    assert done.returncode == 0
+    content = json.loads((out / "results.json").read_text())
+    figures = content["figures"]["nonadaptive"]
+    assert list(figures) == ["figure"] and list(figures["figure"]) == ["ahb", "umab-g:rate=2"]
+    losses = umab.datasets.stochastic("figure")
+    known = umab.simulate("umab-g:rate=2", losses, n_trials=6, seed=9, expected=True)
+    assert figures["figure"]["umab-g:rate=2"]["mean"] == known.mean[-1] and content["claims"] == []
+    listed = run("reproduce", "--list").stdout.split()
+    assert "stock" in listed and "nonadaptive" in listed
+
+
+def test_run_takes_experiments_of_ones_own(table: Path, tmp_path: Path) -> None:
+    file = lines(
+        tmp_path / "routing.toml",
+        'data = "times.csv"',
+        'policies = ["umab-nn", "uniform"]',
+        'claims = ["umab-nn < uniform"]',
+        "trials = 30",
+    )
+    done = run("run", str(file), cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == str(Path("report-routing", "index.html"))
+    content = json.loads((tmp_path / "report-routing" / "results.json").read_text())
+    assert [(each["claim"], each["verdict"]) for each in content["claims"]] == [("umab-nn < uniform", "holds")]
+    file.write_text(file.read_text().replace("trials", "trails"))
+    done = run("run", str(file), cwd=tmp_path)
+    assert done.returncode == 2 and "there is no key 'trails'; did you mean 'trials'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: Path) -> None:
+    done = run("compare", str(table), "--trials", "50", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    best = umab.simulate("umab-nn", str(table), n_trials=50, expected=True)
+    assert "300 rounds of 3 arms; losses from" in done.stdout and "all positive. The best arm is a" in done.stdout
+    assert f"On these losses umab-nn would have done best: a regret of {best.mean[-1]:.1f}" in done.stdout
+    text = (tmp_path / "report-times" / "index.html").read_text()
+    assert "Which policy would have done best on times.csv?" in text and "On these losses umab-nn" in text
+    flipped = run("compare", str(table), "--trials", "5", "--reward", "--policy", "ahb", "--out", "x", cwd=tmp_path)
+    assert "all negative. The best arm is c" in flipped.stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (("a,b", "1,2", "3,"), ("row 1", "line 3", "'b'")),
+        (("a,b", "1,2", "3,x"), ("'x'", "row 1", "line 3", "'b'")),
+        (("a", "1", "2"), ("'a'",)),
+        (("a,a", "1,2"), ("'a'", "2 times")),
+        (("a,b", "1,2", "3,4", "5,7", "2,2", "11,15"), ("row 4", "line 6", "total")),
+        (("date,a,b", "2020-01-01,1,2", "2020-01-02,3,4"), ("'2020-01-01'", "--drop date", "row 0", "'date'")),
+    ],
+)
+def test_a_messy_table_gets_a_message_with_its_place(
+    rows: tuple[str, ...], said: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run("compare", str(lines(tmp_path / "mess.csv", *rows)), cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("umab: ")
+    assert [word for word in said if word in done.stderr] == list(said)
+    assert not (tmp_path / "report-mess").exists()
+
+
+def test_mistakes_are_said_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("mine")
+    for arguments, message in (
+        (("compare", "no.csv"), "umab: there is no file of losses at 'no.csv'"),
+        (("reproduce", "--figure", "stocks"), "umab: a figure must be one of stock, sales, "),
+        (("reproduce", "--setting", "both"), "umab: a setting must be one of figure, printed, but got 'both'"),
+        (("reproduce", "--trials", "0"), "umab: n_trials must be at least 1, but got n_trials=0"),
+        (("reproduce", "--policy", "umab"), "umab: a policy must be one of "),
+        (("reproduce", "--out", "full"), "umab: 'full' holds other things than a report"),
+        (("run", "no.toml"), "umab: there is no experiment at 'no.toml'"),
+        (("data", "fetch", "stock"), "umab: a table must be one of stocks, sales, but got 'stock'"),
+    ):
+        done = run(*arguments, cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
+
+
+def test_a_fault_of_ours_can_be_seen_whole() -> None:
+    done = run("run", "no.toml", environment={"UMAB_TRACEBACK": "1"})
+    assert "Traceback" in done.stderr
+
+
+def test_data_lists_and_verifies(tmp_path: Path) -> None:
+    here = {"UMAB_DATA": str(tmp_path), "UMAB_CACHE": str(tmp_path / "cache")}
+    done = run("data", environment=here)
+    assert done.returncode == 0 and done.stdout.count("not here") == 2 and "6aea253c" in done.stdout
+    assert run("data", "verify", environment=here).returncode == 1
+    (tmp_path / "all_stocks_5yr.csv").write_text("date,open\n")
+    done = run("data", "verify", "stocks", environment=here)
+    assert done.returncode == 1 and "damaged" in done.stdout and "sha256" in done.stdout
+
+
+@pytest.mark.skipif("UMAB_DATA" not in os.environ, reason="UMAB_DATA does not name a folder with the real tables")
+def test_data_finds_the_real_tables() -> None:
+    for arguments in (("data",), ("data", "verify"), ("data", "fetch")):
+        done = run(*arguments)
+        assert done.returncode == 0 and done.stdout.count("(verified)") == 2
+
+
+def test_ctrl_c_stops_with_a_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "umab.cli", "reproduce", "--figure", "nonadaptive", "--trials", "1000000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        time.sleep(4.0)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors == "umab: stopped\n"

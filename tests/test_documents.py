@@ -9,7 +9,9 @@ import importlib.util
 import os
 import pkgutil
 import re
+import shlex
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +19,8 @@ import numpy as np
 import pytest
 
 import umab
+from umab import cli
+from umab.experiments.experiment import Experiment
 from umab.testing import check_policy
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +58,19 @@ def test_the_commands_of_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     commands = re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert set(commands) <= set(targets) and "test" in commands
+
+
+def test_the_shell_lines_of_the_readme_are_commands_of_ours() -> None:
+    shown = [line for block in blocks("README.md", "sh") for line in block.splitlines() if line.startswith("umab ")]
+    assert len(shown) >= 2
+    for line in shown:
+        cli._parser().parse_args(shlex.split(line, comments=True)[1:])
+
+
+def test_the_experiment_of_the_readme_is_one() -> None:
+    (shown,) = blocks("README.md", "toml")
+    experiment = Experiment.of("routing", tomllib.loads(shown))
+    assert len(experiment.settings[0].claims) == 2
 
 
 @pytest.mark.parametrize("name", MODULES)

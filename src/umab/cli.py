@@ -4,55 +4,345 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from umab._version import __version__
-from umab.algorithms.base import Policy
 from umab.algorithms.registry import policies, policy
 from umab.checks import LARGEST
+
+# Charts, statistics and data are imported by the commands that need them: the extras they come with may be missing,
+# and `umab policies` should not wait for them.
+if TYPE_CHECKING:
+    from umab.experiments.experiment import Experiment
+    from umab.experiments.runner import Run
+
+_REAL = {"any": None, "real": True, "stand-in": False}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process; return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(given)
+    options.command = shlex.join(["umab", *given])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a console that has no ∞ shows a question mark
+    try:
+        return int(options.run(options) or 0)
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("umab: stopped", file=sys.stderr)
+        return 130
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        # What users can mend is said in one line; whoever looks for a fault of ours wants the way there too.
+        if os.environ.get("UMAB_TRACEBACK"):
+            raise
+        print(f"umab: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="umab",
         description="Adversarial bandits with unbounded losses.",
-        epilog="example: umab policies",
+        epilog="example: umab compare losses.csv; `umab COMMAND --help` says more of each command",
     )
     parser.add_argument("--version", action="version", version=f"umab {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    listing = commands.add_parser(
+
+    def command(name: str, run: Callable[[argparse.Namespace], int | None], about: str, example: str) -> Any:
+        added = commands.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=f"example: {example}"
+        )
+        added.set_defaults(run=run)
+        return added
+
+    listing = command(
         "policies",
-        help="list all policies: what they need, what they guarantee, where they come from",
-        description="List all policies: what they need, what they guarantee, where they come from.",
-        epilog="example: umab policies --names | head -3",
+        list_policies,
+        "list all policies: what they need, what they guarantee, where they come from",
+        "umab policies --names | head -3",
     )
     listing.add_argument("--names", action="store_true", help="print the names only, one a line")
-    listing.set_defaults(run=list_policies)
-    chosen = parser.parse_args(arguments)
+
+    comparing = command(
+        "compare",
+        compare,
+        "find out which policy would have done best on a table of losses, and write a report",
+        "umab compare latencies.csv --drop date",
+    )
+    comparing.add_argument(
+        "losses",
+        help="a CSV or Parquet file with one column an arm and one row a round, or with columns round, arm and loss",
+    )
+    comparing.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
+    comparing.add_argument(
+        "--drop", metavar="COLUMN", action="append", default=[], help="a column that is not an arm; can be repeated"
+    )
+    comparing.add_argument(
+        "--allow-suspicious", action="store_true", help="take a last row that looks like a total, and row numbers"
+    )
+    _add_run_options(comparing, out="report-NAME, after the file")
+
+    reproducing = command(
+        "reproduce",
+        reproduce,
+        "run the experiments of Chen and Zhang, judge their claims, and write a report",
+        "umab reproduce --figure stock --figure sales --trials 100",
+    )
+    reproducing.add_argument(
+        "--figure", metavar="ID", action="append", help="only this experiment; can be repeated; --list prints the ids"
+    )
+    reproducing.add_argument("--list", action="store_true", help="print the experiments, and run nothing")
+    _add_experiment_options(reproducing)
+    _add_run_options(reproducing, out="report")
+
+    running = command(
+        "run",
+        run_files,
+        "run experiments of your own, written as TOML files, and write a report",
+        "umab run routing.toml --trials 100",
+    )
+    running.add_argument("experiments", nargs="+", metavar="FILE.toml", help="an experiment; README.md shows one")
+    _add_experiment_options(running)
+    _add_run_options(running, out="report-NAME, after the first file")
+
+    tables = command(
+        "data",
+        show_data,
+        "list the public tables of the experiments, fetch them, or verify them",
+        "UMAB_DATA=~/tables umab data verify",
+    )
+    tables.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list", help="default: list")
+    tables.add_argument("names", nargs="*", metavar="NAME", help="which tables; default: all")
+    return parser
+
+
+def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--setting", action="append", metavar="NAME", help="only this setting; can be repeated")
+    parser.add_argument(
+        "--data",
+        choices=_REAL,
+        default="any",
+        help="any: the real tables if they can be had, else stand-ins; real: only the real ones (default: any)",
+    )
+
+
+def _add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
+    parser.add_argument("--out", metavar="FOLDER", help=f"where to write the report (default: {out})")
+    parser.add_argument(
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        help="run this policy in place of those that are set, as name or name:key=value; can be repeated",
+    )
+    parser.add_argument("--trials", type=int, metavar="N", help="how many trials of each policy")
+    parser.add_argument("--seed", type=int, metavar="N", help="where the random numbers start")
+    parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: one a core)")
+
+
+def reproduce(options: argparse.Namespace) -> None:
+    """Run the paper's experiments and write the report."""
+    experiment_module, _ = _need_report()
+    known: dict[str, Experiment] = experiment_module.paper()
+    if options.list:
+        for id, experiment in known.items():
+            print(f"{id:12} {experiment.figure}: {experiment.title} ({', '.join(s.name for s in experiment.settings)})")
+        return
+    for id in options.figure or []:
+        if id not in known:
+            raise ValueError(f"a figure must be one of {', '.join(known)}, but got {id!r}")
+    chosen = [experiment for id, experiment in known.items() if not options.figure or id in options.figure]
+    _run_and_report(options, chosen, "report", _reproduced)
+
+
+def _reproduced(run: Run) -> tuple[str, str]:
+    claims = [judged for outcome in run.outcomes for judged in outcome.judged]
+    return (
+        "The experiments of Chen and Zhang, run again",
+        "Every experiment of Improved Algorithms for Adversarial Bandits with Unbounded Losses, with the constants and "
+        "data that its text prints (printed) and with those that its authors' code used (figure). The policies "
+        "compared with are the published ones in both. What a claim comes to follows from the runs alone: "
+        f"{_tally([each.verdict for each in claims])}.",
+    )
+
+
+def run_files(options: argparse.Namespace) -> None:
+    """Run experiments from files and write the report."""
+    experiment_module, _ = _need_report()
+    chosen: list[Experiment] = [experiment_module.Experiment.read(path) for path in options.experiments]
+    ids = [each.id for each in chosen]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"experiments must have different file names, but got {', '.join(ids)}")
+    title = chosen[0].title if len(chosen) == 1 else f"{len(chosen)} experiments"
+
+    def head(run: Run) -> tuple[str, str]:
+        claims = [judged.verdict for outcome in run.outcomes for judged in outcome.judged]
+        return title, f"Of the claims, {_tally(claims)}." if claims else ""
+
+    _run_and_report(options, chosen, f"report-{ids[0]}", head)
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Run policies on a user's table and say which did best."""
+    experiment_module, folder_module = _need_report()
+    from umab.experiments.runner import run_on
+    from umab.losses import Losses
+    from umab.report import words
+
+    path = Path(options.losses)
+    out = Path(options.out or f"report-{path.name.partition('.')[0]}")
+    folder_module.check_free(out)
+    losses = Losses.read(
+        path,
+        reward=options.reward,
+        drop=options.drop,
+        suspicious="allow" if options.allow_suspicious else "refuse",
+    )
+    experiment = experiment_module.comparison(path.name.partition(".")[0], losses, options.policy)
+    print(words.facts(losses))
+    run = run_on(
+        [(experiment, experiment.settings[0], losses)],
+        n_trials=options.trials,
+        seed=options.seed,
+        n_threads=options.threads,
+    )
+    answer = words.answer(run.outcomes[0])
+    print(f"\n{_regrets(run)}\n\n{answer}\n")
+    _write(run, out, f"Which policy would have done best on {path.name}?", answer, options.command)
+
+
+def _run_and_report(
+    options: argparse.Namespace,
+    experiments: list[Experiment],
+    out: str,
+    head: Callable[[Run], tuple[str, str]],
+) -> None:
+    _, folder_module = _need_report()
+    from umab.experiments.runner import run
+
+    if options.setting:
+        known = sorted({setting.name for each in experiments for setting in each.settings})
+        for name in options.setting:
+            if name not in known:
+                raise ValueError(f"a setting must be one of {', '.join(known)}, but got {name!r}")
+        experiments = [each.with_settings(options.setting) for each in experiments]
+    if options.policy:
+        experiments = [each.with_policies(options.policy) for each in experiments]
+    place = Path(options.out or out)
+    folder_module.check_free(place)
+    done = run(
+        experiments,
+        n_trials=options.trials,
+        seed=options.seed,
+        real=_REAL[options.data],
+        n_threads=options.threads,
+    )
+    print(f"{_regrets(done)}\n{_verdicts(done)}")
+    _write(done, place, *head(done), options.command)
+
+
+def _write(run: Run, place: Path, title: str, lede: str, command: str) -> None:
+    from umab.report.folder import write
+    from umab.report.page import Head
+
+    print(write(run, place, Head(title=title, lede=lede, command=command)))
+
+
+def _need_report() -> tuple[Any, Any]:
+    """Return the modules of experiments and of report folders, or say what is missing for them."""
     try:
-        chosen.run(chosen)
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
-    return 0
+        from umab.experiments import experiment
+        from umab.report import folder
+    except ImportError as error:
+        raise ImportError(f"{error}; reports need more: in a checkout run pip install -e '.[report]'") from None
+    return experiment, folder
+
+
+def _regrets(run: Run) -> str:
+    """Return the final regrets as a table for each experiment and setting."""
+    from umab.report import words
+
+    parts = []
+    for outcome in run.outcomes:
+        stand_in = ", stand-in data" if outcome.losses.provenance.get("stand_in") else ""
+        name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
+        title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
+        rows = [(title, "final expected regret", "")]
+        for name in sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean):
+            summary = outcome.curves[name].expected
+            rows.append((f"  {name}", words.measured(summary.mean, summary.se), words.standing(outcome, name)))
+        parts.append(_table(rows))
+    return "\n\n".join(parts)
+
+
+def _verdicts(run: Run) -> str:
+    """Return the verdicts as a table: a row an experiment, a column a setting."""
+    if not any(outcome.judged for outcome in run.outcomes):
+        return ""
+    rows = [("", *run.settings, "claim")]
+    for id, outcomes in run.experiments.items():
+        by_setting = {outcome.setting.name: outcome for outcome in outcomes if outcome.judged}
+        cells = [by_setting[name].verdict if name in by_setting else "" for name in run.settings]
+        rows.append((id, *cells, outcomes[0].experiment.claim))
+    return "\n" + _table(rows) + "\n"
+
+
+def _tally(verdicts: Sequence[str]) -> str:
+    counts = [(verdicts.count(each), each) for each in ("holds", "does not hold", "undecided")]
+    plural = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
+    return f"of {len(verdicts)} statements " + ", ".join(f"{count} {plural[each]}" for count, each in counts)
+
+
+def show_data(options: argparse.Namespace) -> int:
+    """List, fetch or verify the public tables."""
+    from umab.datasets.sources import SOURCES, fetch, status
+
+    for name in options.names:
+        if name not in SOURCES:
+            raise ValueError(f"a table must be one of {', '.join(SOURCES)}, but got {name!r}")
+    chosen = [source for name, source in SOURCES.items() if not options.names or name in options.names]
+    failed = False
+    for source in chosen:
+        if options.action == "fetch" and not status(source).verified:
+            fetch(source)
+        found = status(source)
+        if found.verified:
+            state = f"{found.path} (verified)"
+        elif found.problem:
+            state = f"damaged: {found.problem}"
+        else:
+            state = "not here"
+        failed = failed or bool(found.problem) or (options.action == "verify" and not found.verified)
+        print(f"{source.name}: {state}\n  {source.size:,} bytes, sha256 {source.sha256}\n  from {source.url}")
+    return int(failed)
 
 
 def list_policies(options: argparse.Namespace) -> None:
     """Print the policies, as a table or by name."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a console that has no ∞ shows a question mark
     if options.names:
         print("\n".join(policies()))
         return
     head = ("name", "range", "sign", "horizon", "sees", "delay", "regret at most of order", "published by")
     rows = [head, *(describe(name) for name in policies())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    for at, row in enumerate(rows):
-        print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-        if at == 0:
-            print("  ".join("-" * width for width in widths))
+    print(_table(rows, line=True))
     print(_LEGEND)
+
+
+def _table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
+    """Return rows as columns of text, with a line under the first if that is wanted."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if line:
+        lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
 
 
 _LEGEND = """
@@ -67,7 +357,7 @@ def describe(name: str) -> tuple[str, ...]:
     which = policy(name)
     return (
         name,
-        "known" if known_range(which) else "unknown",
+        "known" if which.needs_range else "unknown",
         "≥ 0" if which.loss_range == (0.0, LARGEST) else "any",
         "needed" if which.needs_horizon else "not needed",
         "all arms" if which.full_information else "one arm",
@@ -75,12 +365,6 @@ def describe(name: str) -> tuple[str, ...]:
         which.guarantee or "no bound",
         which.reference or "–",
     )
-
-
-def known_range(which: Policy) -> bool:
-    """Whether the policy must be told both ends of the range of the losses."""
-    lowest, highest = which.loss_range
-    return lowest > -LARGEST and highest < LARGEST
 
 
 if __name__ == "__main__":
