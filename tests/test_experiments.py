@@ -122,9 +122,11 @@ claims = []
         ({"parameters": '{umab-g-a = "speed=1"}'}, "umab-g-a takes .*, but got 'speed'"),
         ({"trials": "0"}, "trials must be at least 1, but got trials=0"),
         ({"seed": '"x"'}, "seed must be a whole number, but got seed='x'"),
-        ({"data": "3"}, "data must be the path of a file or a table like {name = 'stocks'}, but got 3"),
-        ({"reward": "1"}, "reward must be true or false, but got 1"),
-        ({"data": '{name = "stocks"}', "reward": "true"}, "data sets by name are losses already"),
+        ({"data": "3"}, "data must be the path of a file, or a table like {name = 'stocks'} or .*, but got 3"),
+        ({"data": '{file = "losses.csv", reward = 1}'}, "reward must be true or false, but got 1"),
+        ({"data": '{file = "losses.csv", drop = "a"}'}, "drop must be a list, but got 'a'"),
+        ({"data": '{file = "losses.csv", rewards = true}'}, "no key 'rewards' in data; did you mean 'reward'?"),
+        ({"data": '{file = "losses.csv", suspicious = "yes"}'}, "suspicious must be one of"),
         ({"title": "3"}, "title must be text, but got 3"),
         ({"trials": "= 3"}, "Invalid value"),
     ],
@@ -147,8 +149,24 @@ def test_losses_that_a_policy_does_not_take_are_refused_before_anything_runs(fil
 
 
 def test_rewards_are_losses_with_the_other_sign(file: Path) -> None:
-    losses = Experiment.read(changed(file, reward="true")).settings[0].losses()
-    assert same_bits(losses.table, umab.Losses.of(-TABLE).table)
+    data = '{file = "losses.csv", reward = true, drop = ["b"]}'
+    losses = Experiment.read(changed(file, data=data)).settings[0].losses()
+    assert same_bits(losses.table, umab.Losses.of(-TABLE[:, [0, 2]]).table) and losses.arms == ("a", "c")
+
+
+def test_another_seed_draws_other_losses_where_they_are_drawn() -> None:
+    for id, drawn in (("nonadaptive", True), ("selection", True), ("adaptive", False)):
+        setting = paper()[id].settings[1]
+        assert (setting.losses(seed=1).digest != setting.losses().digest) == drawn
+        assert setting.losses(seed=0).digest == setting.losses().digest
+    done = run([paper()["nonadaptive"]], n_trials=2, data_seed=5)
+    assert done.outcomes[0].losses.digest == datasets.stochastic("printed", seed=5).digest
+
+
+def test_policies_that_did_the_same_are_named() -> None:
+    content: dict[str, Any] = {"data": {"name": "bad_losses"}, "policies": ["umab-g", "umab-g-a", "umab-g-none", "ahb"]}
+    (outcome,) = run([Experiment.of("x", content)], n_trials=5).outcomes
+    assert outcome.identical == [["umab-g", "umab-g-a", "umab-g-none"]]
 
 
 def test_other_policies_take_their_claims_with_them(file: Path) -> None:
@@ -156,6 +174,11 @@ def test_other_policies_take_their_claims_with_them(file: Path) -> None:
     assert list(experiment.settings[0].policies) == ["uniform", "umab-g-a", "scb"]
     assert [str(claim) for claim in experiment.settings[0].claims] == ["uniform < umab-g-a"]
     assert experiment.settings[0].extra == ()
+    # A bare name has the constants of the setting; one with parameters of its own keeps those.
+    printed, figure = paper()["stock"].with_policies(["umab-g", "umab-g-a:rate=2", "ahb"]).settings
+    assert printed.policies == {"umab-g": "umab-g", "umab-g-a:rate=2": "umab-g-a:rate=2", "ahb": "ahb"}
+    assert figure.policies == {**printed.policies, "umab-g": "umab-g:rate=4,horizon=1200"}
+    assert [str(claim) for claim in figure.claims] == ["umab-g < ahb"]
 
 
 def test_the_best_and_those_that_tie_with_it() -> None:

@@ -16,6 +16,7 @@ import pytest
 import umab
 from umab.experiments.experiment import Experiment, comparison, paper
 from umab.experiments.runner import Run, run, run_on
+from umab.report import folder as folder_module
 from umab.report import words
 from umab.report.charts import regret_chart
 from umab.report.folder import as_json, write
@@ -47,7 +48,10 @@ def report(six: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (0.0, 0.5, "0.00 ± 0.50"),
         (3.0, 0.0, "3 ± 0"),
         (0.0, 0.0, "0 ± 0"),
-        (15934018.4, 3.9e-10, "1.5934e+07 ± 0"),
+        (15934018.4, 3.9e-10, "15934018 ± 0"),
+        (1222987.25, 8.0, "1222987.2 ± 8.0"),
+        (12098765.0, 31000.0, "12098765 ± 31000"),
+        (0.0125, 0.0, "0.0125 ± 0"),
         (3.0, math.nan, "3"),
         (2.5e300, 1.2e298, "(2.500 ± 0.012)e+300"),
         (-2.5e-310, 1.2e-312, "(-2.500 ± 0.012)e-310"),
@@ -62,7 +66,7 @@ def test_a_mean_is_written_with_two_digits_of_its_error(mean: float, se: float, 
 def test_facts_of_a_table() -> None:
     losses = umab.Losses.of([[-1.0, 2.0], [0.0, 3.0], [0.5, 0.0], [-1.0, 1.0]], arms=["a", "b"])
     assert words.facts(losses) == (
-        "4 rounds of 2 arms; losses from -1 to 3, 25.0% negative, 25.0% zero and 50.0% positive. "
+        "4 rounds of 2 arms; losses, from -1 to 3, 25.0% negative, 25.0% zero and 50.0% positive. "
         "The best arm is a (-0.375 a round)."
     )
     same = umab.Losses.of([[1.0, 1.0]], arms=["a", "b"])
@@ -88,9 +92,21 @@ def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
     assert "best single arm {:.5g}, umab-nn {:.5g}, choosing at random {:.5g}.".format(*a_round) in text
     assert "The largest regret is that of uniform" in text
     same = words.answer(compared(np.ones((50, 2)), "umab-g", "ahb", "uniform"))
-    assert "cannot be told from it" in same and "beat choosing at random" in same
+    assert same.startswith("On these losses no policy can be told from choosing at random, over 50 rounds")
+    assert "That includes umab-g and ahb." in same and "would have done best" not in same
     tied = words.answer(compared(table[:5], "uniform", "umab-g"))
     assert "umab-g had to be told the number of rounds" in tied or "umab-g" not in tied
+
+
+def test_verdicts_are_counted_in_english() -> None:
+    assert words.tally(["holds", "undecided"]) == "of 2 statements, 1 holds and 1 is undecided"
+    assert words.tally(["does not hold"] * 3) == "of 3 statements, 3 do not"
+    assert words.tally([]) == "nothing was claimed of these policies"
+
+
+def test_rewards_are_called_so() -> None:
+    losses = umab.Losses.of([[-1.0, -2.0]], provenance={"reward": True})
+    assert "1 round of 2 arms; rewards, counted as losses with the other sign, from -2 to -1" in words.facts(losses)
 
 
 def test_losses_of_any_size_make_a_report(tmp_path: Path) -> None:
@@ -165,6 +181,9 @@ def test_a_report_is_replaced_and_other_things_are_not(six: Run, report: Path, t
     assert {path.stem for path in (place / "figures").iterdir()} == {"nonadaptive-printed"}
     assert [path.name for path in (place / "results").iterdir()] == ["nonadaptive"]
     assert (place / "notes.txt").read_text() == "mine"
+    leftover = place / ".report-killed"
+    leftover.mkdir()
+    write(one, place, HEAD)  # what a killed run has left is not in the way
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "figures").write_text("mine")
     with pytest.raises(FileExistsError, match="holds other things than a report"):
@@ -172,6 +191,22 @@ def test_a_report_is_replaced_and_other_things_are_not(six: Run, report: Path, t
     with pytest.raises(FileExistsError, match=r"a report needs a folder, but '.*' is a file"):
         write(one, place / "notes.txt", HEAD)
     assert (tmp_path / "other" / "figures").read_text() == "mine"
+
+
+def test_whoever_is_stopped_keeps_the_report_they_had(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "report"
+    shutil.copytree(report, place)
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+    def stopped(run: Run, head: Head) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder_module, "page", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        write(run([paper()["nonadaptive"]], n_trials=2), place, HEAD)
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
 
 
 def test_charts_show_the_curves_and_bands() -> None:
@@ -185,6 +220,7 @@ def test_charts_show_the_curves_and_bands() -> None:
             at = np.array(row["t"]) - 1
             assert at[0] == 0 and at[-1] == 999 and (np.diff(at) > 0).all()
             np.testing.assert_allclose(row["mean"], result.mean[at], rtol=1e-4, atol=1e-12)
+            assert outcome.curves[name].role == "main"
             np.testing.assert_allclose(row["high"], result.mean[at] + result.sd[at], rtol=1e-4, atol=1e-12)
             np.testing.assert_allclose(row["low"], result.mean[at] - result.sd[at], rtol=1e-4, atol=1e-12)
 
@@ -246,8 +282,7 @@ def test_the_page_draws_all_figures_and_needs_no_network(opened: tuple[Any, list
         lines = chart.query_selector_all("g.mark-line path")
         assert len(lines) == len(outcome.curves)
         assert all(len(line.get_attribute("d")) > 100 for line in lines)
-        bands = chart.query_selector_all("g.mark-area path")
-        assert len(bands) == sum(curve.role == "main" for curve in outcome.curves.values())
+        assert len(chart.query_selector_all("g.mark-area path")) == len(outcome.curves)
         labels = [label.text_content() for label in chart.query_selector_all(".role-legend-label text")]
         assert sorted(labels) == sorted(outcome.curves)
     too_wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -270,16 +305,22 @@ def test_the_page_says_what_was_found(opened: tuple[Any, list[str]], six: Run) -
 
 
 def test_a_click_on_a_name_leaves_that_curve_alone(browser: Any, report: Path) -> None:
+    said: list[str] = []
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.on("console", lambda message: said.append(message.text))
     tab.goto(f"file://{report}/index.html")
     tab.wait_for_selector("#chart-0-0 g.mark-line path")
     everything = len(tab.query_selector_all("#chart-0-0 g.mark-line path"))
     tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
     tab.wait_for_function("document.querySelectorAll('#chart-0-0 g.mark-line path').length == 1")
+    tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    assert "NaN" not in tab.inner_text("#vg-tooltip-element")
     tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
     tab.wait_for_function(f"document.querySelectorAll('#chart-0-0 g.mark-line path').length == {everything}")
     tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
     tab.wait_for_selector("#vg-tooltip-element.visible")
     tip = tab.inner_text("#vg-tooltip-element")
     assert "round" in tip and "banker-omd" in tip and "undefined" not in tip and "NaN" not in tip
+    assert said == []
     tab.close()

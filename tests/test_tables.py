@@ -30,6 +30,7 @@ ALLOW = "pass suspicious='allow' or --allow-suspicious"
 CELLS = "every row must have 2 cells, separated by commas as the names are, but"
 PAIR = "every round must have one value for every arm, but round"
 NONE = "fill in what it would have cost, or delete the round (pairs of round and arm that are missing:"
+LOG = "; a log of one arm a round cannot be compared, as it does not know what the others would have cost"
 FILL = "fill it in, or delete the row"
 COLUMNS = "columns are separated by commas, semicolons or tabs, in a .tsv file by tabs"
 
@@ -169,7 +170,16 @@ def test_a_column_of_numbers_in_another_notation_is_not_to_be_dropped(texts: tup
 )
 def test_a_column_without_numbers(cells: tuple[str, str], error: type[Exception], got: str, tmp_path: Path) -> None:
     message = f"losses must {got} in row 0 (line 2 of the file) of arm 'when'; {not_an_arm('when')}"
+    refused(message, error, tmp_path, f"a,when,b,c\n1,{cells[0]},2,5\n3,{cells[1]},4,6\n")
+    # Three columns may be a long table under other names.
+    message += "; if a row is the loss of one arm in one round, call the columns round, arm and loss"
     refused(message, error, tmp_path, f"a,when,b\n1,{cells[0]},2\n3,{cells[1]},4\n")
+
+
+def test_a_unit_behind_a_number_is_not_a_name(tmp_path: Path) -> None:
+    for text in ("55.73 ms", "12s", "1,234.5 USD"):
+        with pytest.raises(TypeError, match=r"write numbers like 1234\.5"):
+            umab.Losses.read(written(tmp_path, f'a,b\n1,"{text}"\n3,"{text}"\n'))
 
 
 def test_names_are_quoted_for_python_and_for_the_shell(tmp_path: Path) -> None:
@@ -235,9 +245,9 @@ def test_names_are_quoted_for_python_and_for_the_shell(tmp_path: Path) -> None:
         ("a b\n1 2\n", f"a choice needs at least two arms, but got 1 from FILE, 'a b'; {COLUMNS}"),
         # Long tables
         ("round,arm,loss\n1,a,5\n2,a,6\n", "a choice needs at least two arms, but got 1 from FILE, 'a'"),
-        ("round,arm,loss\n1,a,5\n1,b,6\n2,b,7\n", f"{PAIR} '2' has none for arm 'a'; {NONE} 1 of 4)"),
-        ("round,arm,loss\n1,a,5\n2,a,6\n3,b,7\n", f"{PAIR} '1' has none for arm 'b'; {NONE} 3 of 6)"),
-        ("round,arm,loss\n1,a,5\n1,b,6\n2,a,7\n", f"{PAIR} '2' has none for arm 'b'; {NONE} 1 of 4)"),
+        ("round,arm,loss\n1,a,5\n1,b,6\n2,b,7\n", f"{PAIR} '2' has none for arm 'a'; {NONE} 1 of 4){LOG}"),
+        ("round,arm,loss\n1,a,5\n2,a,6\n3,b,7\n", f"{PAIR} '1' has none for arm 'b'; {NONE} 3 of 6){LOG}"),
+        ("round,arm,loss\n1,a,5\n1,b,6\n2,a,7\n", f"{PAIR} '2' has none for arm 'b'; {NONE} 1 of 4){LOG}"),
         (
             "round,arm,loss\n1,a,5\n2,b,5\n1,b,6\n2,a,7\n2,b,8\n1,b,9\n1.0,b,9\n",
             f"{PAIR} '1' has 3 for arm 'b', first in row 2 (line 4 of the file) and row 5 (line 7 of the file); keep "
@@ -348,7 +358,15 @@ def suspicious(message: str, folder: Path, text: str, rows: list[list[float]], *
 
 
 @pytest.mark.parametrize(
-    "numbers", [(0, 1, 2, 3), (1, 2, 3, 4, 5), (2001, 2002, 2003, 2004), (-1, 0, 1, 2), (-4, -3, -2, -1)]
+    "numbers",
+    [
+        (0, 1, 2, 3),
+        (1700000000, 1700000060, 1700000120, 1700000180),
+        (1, 2, 3, 4, 5),
+        (2001, 2002, 2003, 2004),
+        (-1, 0, 1, 2),
+        (-4, -3, -2, -1),
+    ],
 )
 def test_row_numbers_are_suspicious(numbers: tuple[int, ...], tmp_path: Path) -> None:
     message = (

@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
         "--drop", metavar="COLUMN", action="append", default=[], help="a column that is not an arm; can be repeated"
     )
     comparing.add_argument(
-        "--allow-suspicious", action="store_true", help="take a last row that looks like a total, and row numbers"
+        "--allow-suspicious",
+        action="store_true",
+        help="take a last row that looks like a total, row numbers, and a first line of numbers",
     )
     _add_run_options(comparing, out="report-NAME, after the file")
 
@@ -133,6 +135,20 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
         default="any",
         help="any: the real tables if they can be had, else stand-ins; real: only the real ones (default: any)",
     )
+    parser.add_argument(
+        "--data-seed", type=_from(0), metavar="N", help="draw the losses anew, where they are drawn by lot"
+    )
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number from `least` on; argparse names the option in what it says of others."""
+
+    def whole(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, but got {text!r}")
+        return int(text)
+
+    return whole
 
 
 def _add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
@@ -143,9 +159,9 @@ def _add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
         action="append",
         help="run this policy in place of those that are set, as name or name:key=value; can be repeated",
     )
-    parser.add_argument("--trials", type=int, metavar="N", help="how many trials of each policy")
-    parser.add_argument("--seed", type=int, metavar="N", help="where the random numbers start")
-    parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: one a core)")
+    parser.add_argument("--trials", type=_from(1), metavar="N", help="how many trials of each policy")
+    parser.add_argument("--seed", type=_from(0), metavar="N", help="of the draws of the policies (default: 0)")
+    parser.add_argument("--threads", type=_from(1), metavar="N", help="how many threads to use (default: one a core)")
 
 
 def reproduce(options: argparse.Namespace) -> None:
@@ -164,13 +180,14 @@ def reproduce(options: argparse.Namespace) -> None:
 
 
 def _reproduced(run: Run) -> tuple[str, str]:
-    claims = [judged for outcome in run.outcomes for judged in outcome.judged]
+    from umab.report import words
+
     return (
         "The experiments of Chen and Zhang, run again",
         "Every experiment of Improved Algorithms for Adversarial Bandits with Unbounded Losses, with the constants and "
         "data that its text prints (printed) and with those that its authors' code used (figure). The policies "
         "compared with are the published ones in both. What a claim comes to follows from the runs alone: "
-        f"{_tally([each.verdict for each in claims])}.",
+        f"{words.tally(run.verdicts)}.",
     )
 
 
@@ -184,8 +201,9 @@ def run_files(options: argparse.Namespace) -> None:
     title = chosen[0].title if len(chosen) == 1 else f"{len(chosen)} experiments"
 
     def head(run: Run) -> tuple[str, str]:
-        claims = [judged.verdict for outcome in run.outcomes for judged in outcome.judged]
-        return title, f"Of the claims, {_tally(claims)}." if claims else ""
+        from umab.report import words
+
+        return title, f"{words.tally(run.verdicts).capitalize()}." if run.verdicts else ""
 
     _run_and_report(options, chosen, f"report-{ids[0]}", head)
 
@@ -199,13 +217,13 @@ def compare(options: argparse.Namespace) -> None:
 
     path = Path(options.losses)
     out = Path(options.out or f"report-{path.name.partition('.')[0]}")
-    folder_module.check_free(out)
     losses = Losses.read(
         path,
         reward=options.reward,
         drop=options.drop,
         suspicious="allow" if options.allow_suspicious else "refuse",
     )
+    folder_module.prepare(out)
     experiment = experiment_module.comparison(path.name.partition(".")[0], losses, options.policy)
     print(words.facts(losses))
     run = run_on(
@@ -216,7 +234,15 @@ def compare(options: argparse.Namespace) -> None:
     )
     answer = words.answer(run.outcomes[0])
     print(f"\n{_regrets(run)}\n\n{answer}\n")
-    _write(run, out, f"Which policy would have done best on {path.name}?", answer, options.command)
+    outcome = run.outcomes[0]
+    best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
+    code = (
+        f'learner = umab.Learner("{best}", arms={list(losses.arms)})'
+        if losses.n_arms <= 10
+        else f'umab.policy("{best}")'
+    )
+    title = f"Which policy would have done best on {path.name}?"
+    _write(run, out, title, answer, options.command, code=f"{code}  # the policy with the smallest regret here")
 
 
 def _run_and_report(
@@ -237,23 +263,24 @@ def _run_and_report(
     if options.policy:
         experiments = [each.with_policies(options.policy) for each in experiments]
     place = Path(options.out or out)
-    folder_module.check_free(place)
+    folder_module.prepare(place)
     done = run(
         experiments,
         n_trials=options.trials,
         seed=options.seed,
         real=_REAL[options.data],
+        data_seed=options.data_seed,
         n_threads=options.threads,
     )
     print(f"{_regrets(done)}\n{_verdicts(done)}")
     _write(done, place, *head(done), options.command)
 
 
-def _write(run: Run, place: Path, title: str, lede: str, command: str) -> None:
+def _write(run: Run, place: Path, title: str, lede: str, command: str, code: str = "") -> None:
     from umab.report.folder import write
     from umab.report.page import Head
 
-    print(write(run, place, Head(title=title, lede=lede, command=command)))
+    print(write(run, place, Head(title=title, lede=lede, command=command, code=code)))
 
 
 def _need_report() -> tuple[Any, Any]:
@@ -272,7 +299,7 @@ def _regrets(run: Run) -> str:
 
     parts = []
     for outcome in run.outcomes:
-        stand_in = ", stand-in data" if outcome.losses.provenance.get("stand_in") else ""
+        stand_in = ", stand-in data" if outcome.stand_in else ""
         name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
         title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
         rows = [(title, "final expected regret", "")]
@@ -291,14 +318,9 @@ def _verdicts(run: Run) -> str:
     for id, outcomes in run.experiments.items():
         by_setting = {outcome.setting.name: outcome for outcome in outcomes if outcome.judged}
         cells = [by_setting[name].verdict if name in by_setting else "" for name in run.settings]
-        rows.append((id, *cells, outcomes[0].experiment.claim))
+        claim = outcomes[0].experiment.claim or ", ".join(str(each.claim) for each in outcomes[0].judged)
+        rows.append((id, *cells, claim + (" (stand-in data)" if outcomes[0].stand_in else "")))
     return "\n" + _table(rows) + "\n"
-
-
-def _tally(verdicts: Sequence[str]) -> str:
-    counts = [(verdicts.count(each), each) for each in ("holds", "does not hold", "undecided")]
-    plural = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
-    return f"of {len(verdicts)} statements " + ", ".join(f"{count} {plural[each]}" for count, each in counts)
 
 
 def show_data(options: argparse.Namespace) -> int:

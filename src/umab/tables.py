@@ -125,6 +125,8 @@ class Sheet:
             raise ValueError(f"losses must be finite, but got {text!r} in {where}; write a finite number in its place")
         if numberless and kind == "arm" and (missing or not _is_decorated(text)):
             advice = f"no cell of the column is a number: if it is not an arm, {_leave_out(name)}"
+            if len(self.names) == 3:
+                advice += "; if a row is the loss of one arm in one round, call the columns round, arm and loss"
         elif missing:
             advice = "fill it in, or delete the row"
         elif _is_total(text):
@@ -354,7 +356,8 @@ def _pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tup
         round, arm = divmod(int(gaps.argmax()) if gaps.any() else len(pairs), len(arms))
         raise ValueError(
             f"{rule} {rounds[round]!r} has none for arm {arms[arm]!r}; fill in what it would have cost, or delete the "
-            f"round (pairs of round and arm that are missing: {n_pairs - len(pairs)} of {n_pairs})"
+            f"round (pairs of round and arm that are missing: {n_pairs - len(pairs)} of {n_pairs}); a log of one arm a "
+            "round cannot be compared, as it does not know what the others would have cost"
         )
     table = np.empty(n_pairs)
     table[pair_of] = values
@@ -411,10 +414,14 @@ def _check_header(sheet: Sheet) -> None:
 
 
 def _check_counting(arms: Sequence[str], table: Table) -> None:
-    """Refuse a column that looks like row numbers, from wherever they start; years are some too."""
-    first = table[0]
-    counting = (table[1:] == table[:-1] + 1.0).all(axis=0) & (np.abs(first) < 2**53) & (first == np.floor(first))
-    if len(table) >= LEAST_ROWS and counting.any():
+    """Refuse a column that looks like row numbers, whatever their start and step; years and times are some too."""
+    if len(table) < LEAST_ROWS:
+        return
+    first, step = table[0], table[1] / 2 - table[0] / 2  # by halves, so that no difference overflows
+    even = (table[1:] / 2 - table[:-1] / 2 == step).all(axis=0) & (step > 0)
+    whole = (np.abs(table[-1]) < 2**53) & (first == np.floor(first)) & (2 * step == np.floor(2 * step))
+    counting = even & whole
+    if counting.any():
         at = int(counting.argmax())
         raise ValueError(
             f"losses must not be row numbers, but column {arms[at]!r} counts from {first[at]:.0f} to "
@@ -448,7 +455,8 @@ def _is_total(text: str) -> bool:
 
 def _is_decorated(text: str) -> bool:
     """Whether a text is a number with what people put around its digits. Points stay: 1.5.2024 is a date."""
-    return _is_number(re.sub(r"[\s,'’_%()$€£¥−]", "", text))
+    without_unit = re.sub(r"(?<=\d)\s*[A-Za-zµ]{1,4}$", "", text)
+    return _is_number(re.sub(r"[\s,'’_%()$€£¥−]", "", without_unit))
 
 
 def _is_number(text: str) -> bool:

@@ -26,7 +26,7 @@ from umab.datasets.stocks import stocks
 from umab.datasets.synthetic import bad_losses, stochastic
 from umab.losses import Losses
 
-__all__ = ["DATASETS", "bad_losses", "load", "sales", "selection", "stochastic", "stocks"]
+__all__ = ["DATASETS", "bad_losses", "load", "sales", "selection", "stochastic", "stocks", "takes"]
 
 DATASETS: dict[str, Callable[..., Losses]] = {
     "stocks": stocks,
@@ -59,15 +59,19 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
     """
     if not isinstance(name, str) or name not in DATASETS:
         raise ValueError(f"a data set must be one of {', '.join(DATASETS)}, but got {name!r}{_hint(name, DATASETS)}")
-    takes_real = "real" in (signature := inspect.signature(DATASETS[name]).parameters)
-    known = [each for each in signature if each != "real"]
+    known = [each for each in inspect.signature(DATASETS[name]).parameters if each != "real"]
     for given in parameters:
         if given not in known:
-            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-            raise ValueError(f"the data set {name} {takes}, but got {given!r}{_hint(given, known)}")
-    if takes_real:
+            rule = f"takes {', '.join(known)}" if known else "takes no parameters"
+            raise ValueError(f"the data set {name} {rule}, but got {given!r}{_hint(given, known)}")
+    if takes(name, "real"):
         parameters["real"] = real
     return DATASETS[name](**parameters)
+
+
+def takes(name: str, parameter: str) -> bool:
+    """Whether the data set of this name takes this parameter."""
+    return name in DATASETS and parameter in inspect.signature(DATASETS[name]).parameters
 
 
 def _hint(given: Any, known: Iterable[str]) -> str:

@@ -11,9 +11,9 @@ A file of its own for each experiment; its name is the experiment's id. ::
 
 Further keys: ``about`` (a paragraph), ``figure`` and ``claim`` (where a publication shows it, and what that says of
 it), ``extra`` (a list of policies that are drawn but in no claim, or ``"scale-free"`` for all that are), ``parameters``
-(a table of parameters by policy: ``umab-g-a = "rate=4"``), ``reward`` (true if larger is better), and ``note``. To run
-the same experiment on several data or with several constants, put what differs into tables ``[settings.NAME]``; what
-they leave out is taken from above.
+(a table of parameters by policy: ``umab-g-a = "rate=4"``), and ``note``. A file can say more: ``data = {file =
+"sales.csv", reward = true, drop = ["date"]}``. To run the same experiment on several data or with several constants,
+put what differs into tables ``[settings.NAME]``; what they leave out is taken from above.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +34,7 @@ from umab.losses import Losses
 
 Role = Literal["main", "extra"]
 
-_OF_SETTINGS = ("data", "reward", "policies", "parameters", "extra", "claims", "note")
+_OF_SETTINGS = ("data", "policies", "parameters", "extra", "claims", "note")
 _OF_EXPERIMENTS = ("title", "about", "figure", "claim", "trials", "seed", "settings", *_OF_SETTINGS)
 
 
@@ -46,16 +46,21 @@ class Setting:
     data: Mapping[str, Any]
     policies: Mapping[str, str]
     """The policies by the name under which they are shown, each as `umab.policy` takes it."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The parameters that the setting gives to policies, by their name."""
     extra: tuple[str, ...] | Literal["scale-free"] = ()
     claims: tuple[Claim, ...] = ()
     note: str = ""
 
-    def losses(self, real: bool | None = None) -> Losses:
-        """Return the losses; `real` is that of `umab.datasets.load`."""
+    def losses(self, real: bool | None = None, seed: int | None = None) -> Losses:
+        """Return the losses; `real` is that of `umab.datasets.load`, and `seed` that of a data set that is drawn."""
         parameters = dict(self.data)
         if "file" in parameters:
             return Losses.read(parameters.pop("file"), **parameters)
-        return datasets.load(parameters.pop("name"), real=real, **parameters)
+        name = parameters.pop("name")
+        if seed is not None and datasets.takes(name, "seed"):
+            parameters["seed"] = seed
+        return datasets.load(name, real=real, **parameters)
 
     def curves(self, losses: Losses) -> dict[str, tuple[str, Role]]:
         """Return all that is drawn, by name: the policy as `umab.policy` takes it, and its role."""
@@ -115,20 +120,11 @@ class Experiment:
         return replace(self, settings=tuple(each for each in self.settings if each.name in set(names)))
 
     def with_policies(self, texts: Iterable[str]) -> Experiment:
-        """Return this experiment with other policies; claims about those that are gone go too."""
-        policies = _policies(list(texts), {})
-        return replace(
-            self,
-            settings=tuple(
-                replace(
-                    each,
-                    policies=policies,
-                    extra=(),
-                    claims=tuple(claim for claim in each.claims if set(claim) <= policies.keys()),
-                )
-                for each in self.settings
-            ),
-        )
+        """Return this experiment with other policies; claims about those that are gone go too.
+
+        A policy that is given without parameters has those of the setting, if this has some for it.
+        """
+        return replace(self, settings=tuple(_with_policies(each, list(texts)) for each in self.settings))
 
 
 def paper() -> dict[str, Experiment]:
@@ -159,6 +155,12 @@ def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> E
     return Experiment(id=id, title=id, settings=(setting,))
 
 
+def _with_policies(setting: Setting, texts: list[str]) -> Setting:
+    policies = _policies(texts, {name: value for name, value in setting.parameters.items() if name in texts})
+    claims = tuple(claim for claim in setting.claims if set(claim) <= policies.keys())
+    return replace(setting, policies=policies, extra=(), claims=claims)
+
+
 def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Setting:
     if not isinstance(own, Mapping):
         raise TypeError(f"setting {name!r} must be a table, [settings.{name}], but got {own!r}")
@@ -178,25 +180,32 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
                 raise ValueError(f"the claim '{claim}' is about {side!r}, which is not among the policies")
     return Setting(
         name=name,
-        data=_data(content["data"], content.get("reward", False), folder),
+        data=_data(content["data"], folder),
         policies=policies,
+        parameters=content.get("parameters", {}),
         extra=extra,
         claims=claims,
         note=_text("note", content.get("note", "")),
     )
 
 
-def _data(data: Any, reward: Any, folder: Path) -> dict[str, Any]:
-    """Return what `Setting.losses` needs: the name of a data set with its parameters, or a file."""
-    if not isinstance(reward, bool):
-        raise TypeError(f"reward must be true or false, but got {reward!r}")
+def _data(data: Any, folder: Path) -> dict[str, Any]:
+    """Return what `Setting.losses` needs: the name of a data set with its parameters, or a file and how to read it."""
     if isinstance(data, str):
-        return {"file": str(folder / data), "reward": reward}
-    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-        raise TypeError(f"data must be the path of a file or a table like {{name = 'stocks'}}, but got {data!r}")
-    if reward:
-        raise ValueError("reward = true is for a file of one's own; data sets by name are losses already")
-    return dict(data)
+        return {"file": str(folder / data)}
+    if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+        return dict(data)
+    if not isinstance(data, Mapping) or not isinstance(data.get("file"), str):
+        raise TypeError(
+            "data must be the path of a file, or a table like {name = 'stocks'} or {file = 'losses.csv'}, "
+            f"but got {data!r}"
+        )
+    _refuse_unknown(data, ("file", "reward", "drop", "suspicious"), where=" in data")
+    if not isinstance(data.get("reward", False), bool):
+        raise TypeError(f"reward must be true or false, but got {data['reward']!r}")
+    drop = [_text("drop", name) for name in _list("drop", data.get("drop", []))]
+    checks.one_of("suspicious", data.get("suspicious", "refuse"), ("refuse", "allow"))
+    return {**data, "file": str(folder / data["file"]), "drop": drop}
 
 
 def _policies(texts: Any, parameters: Any) -> dict[str, str]:

@@ -112,6 +112,19 @@ class Outcome:
         return {name: Standing(best=name == best, tied=tied.get(name, False)) for name in ranked}
 
     @property
+    def stand_in(self) -> bool:
+        """Whether the losses stand in for a table that was not at hand."""
+        return bool(self.losses.provenance.get("stand_in"))
+
+    @property
+    def identical(self) -> list[list[str]]:
+        """The names of policies with the same regret in every trial, in groups of two and more."""
+        groups: dict[bytes, list[str]] = {}
+        for name, curve in self.curves.items():
+            groups.setdefault(curve.result.final_regret.tobytes(), []).append(name)
+        return [group for group in groups.values() if len(group) > 1]
+
+    @property
     def best(self) -> str:
         """The name of the policy with the smallest mean."""
         return next(name for name, standing in self.standings.items() if standing.best)
@@ -136,6 +149,15 @@ class Run:
         return grouped
 
     @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts on all statements."""
+        return [judged.verdict for outcome in self.outcomes for judged in outcome.judged]
+
+    def n_judged(self, setting: str) -> int:
+        """Return how many statements of the settings of this name were judged together."""
+        return sum(len(outcome.judged) for outcome in self.outcomes if outcome.setting.name == setting)
+
+    @property
     def settings(self) -> list[str]:
         """The names of the settings, in the order in which they first appear."""
         return list(dict.fromkeys(outcome.setting.name for outcome in self.outcomes))
@@ -147,6 +169,7 @@ def run(
     n_trials: int | None = None,
     seed: int | None = None,
     real: bool | None = None,
+    data_seed: int | None = None,
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> Run:
@@ -160,10 +183,12 @@ def run(
         In place of those of the experiments.
     real
         Which data: True takes the real tables only, False their stand-ins, None the real ones if they can be had.
+    data_seed
+        The seed of data sets that are drawn by lot, in place of theirs.
     n_threads, progress
         As for `umab.simulate`. No bit of the outcome depends on them.
     """
-    wanted = [(each, setting, setting.losses(real)) for each in experiments for setting in each.settings]
+    wanted = [(each, setting, setting.losses(real, data_seed)) for each in experiments for setting in each.settings]
     if not wanted:
         raise ValueError("there must be an experiment to run, but got none")
     return run_on(wanted, n_trials=n_trials, seed=seed, n_threads=n_threads, progress=progress)

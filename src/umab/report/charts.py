@@ -57,10 +57,11 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
     names = list(outcome.curves)
     styles = _styles(names)
     rounds = _thinned(outcome.losses.n_rounds)
-    values = [_values(name, curve, rounds) for name, curve in outcome.curves.items()]
+    # In reverse, so that what is named first is drawn last, on top.
+    values = [_values(name, curve, rounds) for name, curve in reversed(list(outcome.curves.items()))]
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
     # By expression: the format of an axis has one prefix for all its labels, 0k among them.
-    label = f"format(datum.value, '{'~s' if 1e-2 <= largest < 1e9 else '~e'}')"
+    label = f"format(datum.value, '{'~s' if 1e3 <= largest < 1e12 else '~g'}')"
     colour = {"domain": names, "range": [style.colour for style in styles]}
     dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
     legend = {
@@ -77,26 +78,25 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
             "field": "t",
             "type": "quantitative",
             "title": "round t",
+            "axis": {"tickMinStep": 1, "labelOverlap": "greedy"},
             "scale": {"domain": [0, outcome.losses.n_rounds], "nice": False},
         },
         "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
     }
     y = {"type": "quantitative", "title": "regret", "axis": {"labelExpr": label}}
-    style = {"field": "policy", "type": "nominal", "scale": dash, "legend": legend}
-
-    def lines(role: str, width: float) -> dict[str, Any]:
-        return {
-            "transform": [{"filter": f"datum.role == '{role}'"}],
-            "mark": {"type": "line", "strokeWidth": width},
-            "encoding": {"y": {**y, "field": "mean"}, "strokeDash": style},
-        }
-
-    bands = {
-        "transform": [{"filter": "datum.role == 'main'"}],
+    bands: dict[str, Any] = {
         "mark": {"type": "area", "fillOpacity": 0.1, "opacity": 1},
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
     }
-    layers: list[dict[str, Any]] = [bands, lines("extra", 1.2), lines("main", 2.0)]
+    lines: dict[str, Any] = {
+        "mark": {"type": "line", "point": outcome.losses.n_rounds == 1},
+        "encoding": {
+            "y": {**y, "field": "mean"},
+            "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
+            "strokeWidth": {"condition": {"test": "datum.role == 'main'", "value": 2.0}, "value": 1.2},
+        },
+    }
+    layers: list[dict[str, Any]] = [bands, lines]
     spec: dict[str, Any] = {
         "config": _CONFIG,
         "height": 300,
@@ -106,12 +106,13 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
         "layer": layers,
     }
     if not interactive:
-        stand_in = " · stand-in data" if outcome.losses.provenance.get("stand_in") else ""
+        stand_in = " · stand-in data" if outcome.stand_in else ""
         title = " · ".join(filter(None, (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name)))
         return {**spec, "width": 440, "title": {"text": title + stand_in, "anchor": "start"}}
     picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
-    layers[-1]["params"] = [picked]
-    spec["transform"].append({"filter": {"param": "picked", "empty": True}})
+    lines["params"] = [picked]
+    for layer in layers:
+        layer["transform"] = [{"filter": {"param": "picked", "empty": True}}]
     layers.append(_readings(names))
     return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
 
@@ -153,7 +154,7 @@ def _escaped(name: str) -> str:
 
 def _values(name: str, curve: Curve, rounds: npt.NDArray[np.intp]) -> dict[str, Any]:
     mean, sd = curve.result.mean[rounds], curve.result.sd[rounds]
-    band = np.where(np.isnan(sd), 0.0, sd)  # a single trial has no band
+    band = np.where(np.isnan(sd) | (curve.role == "extra"), 0.0, sd)  # nor has a single trial
     with np.errstate(over="ignore", invalid="ignore"):
         return {
             "policy": name,

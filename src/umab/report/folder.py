@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +23,11 @@ from umab.report.page import Head, page
 FORMAT = "umab.Report"
 VERSION = 1
 
-_OURS = ("index.html", "results.json", "figures", "results")
+_OURS = ("results.json", "figures", "results", "index.html")
+
+_ASIDE = ".report-"  # how the folder begins in which a report is written before it is put in place
+
+_DOTS_AN_INCH = 216.0
 
 
 def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: bool | None = None) -> Path:
@@ -41,35 +45,50 @@ def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: boo
         As for `umab.simulate`.
     """
     folder = Path(folder)
-    check_free(folder)
-    for name in _OURS:
-        path = folder / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    (folder / "figures").mkdir(parents=True)
-    # The numbers first: with them the folder is known as a report, and can be replaced, should the rest be stopped.
-    write_atomically(folder / "results.json", as_json(run))
+    prepare(folder)
     charts = {figure_name(outcome): regret_chart(outcome, interactive=False) for outcome in run.outcomes}
-    with Progress(len(charts) + len(list(_raw(run, folder))), "writing the report", progress) as bar:
+    raw = list(_raw(run))
+    # Everything is written aside and put in place at the end: whoever is stopped before that keeps the report they had.
+    with (
+        tempfile.TemporaryDirectory(prefix=_ASIDE, dir=folder) as aside,
+        Progress(len(charts) + len(raw), "writing the report", progress) as bar,
+    ):
+        new, old = Path(aside) / "new", Path(aside) / "old"
+        (new / "figures").mkdir(parents=True)
+        old.mkdir()
+        write_atomically(new / "results.json", as_json(run))
         with ThreadPoolExecutor() as pool:
-            saved = [pool.submit(_save, result, path) for path, result in _raw(run, folder)]
+            saved = [pool.submit(_save, result, new / "results" / path) for path, result in raw]
             for name, chart in charts.items():
                 drawing = vl_convert.vegalite_to_svg(chart)
-                write_atomically(folder / "figures" / f"{name}.png", vl_convert.svg_to_png(drawing, scale=2.0))
-                write_atomically(folder / "figures" / f"{name}.pdf", vl_convert.svg_to_pdf(drawing))
+                write_atomically(new / "figures" / f"{name}.png", vl_convert.svg_to_png(drawing, ppi=_DOTS_AN_INCH))
+                write_atomically(new / "figures" / f"{name}.pdf", vl_convert.svg_to_pdf(drawing))
                 bar.advance(1)
             for each in saved:
                 each.result()
                 bar.advance(1)
-    write_atomically(folder / "index.html", page(run, head).encode())
+        write_atomically(new / "index.html", page(run, head).encode())
+        for name in _OURS:
+            if (folder / name).exists():
+                (folder / name).rename(old / name)
+            (new / name).rename(folder / name)
     return folder / "index.html"
 
 
-def check_free(folder: Path) -> None:
-    """Refuse a folder that holds anything but a report, before hours of work are lost on it."""
+def prepare(folder: Path) -> None:
+    """Make the folder of a report, or say why that cannot be, before hours of work are lost on it."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"a report needs a folder, but {str(folder)!r} is a file")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_report(folder):
+    # What a run that was killed has left behind is none of the other things.
+    found = [path for path in folder.iterdir() if not path.name.startswith(_ASIDE)] if folder.is_dir() else []
+    if found and not _is_report(folder):
         raise FileExistsError(f"{str(folder)!r} holds other things than a report; take a new or an empty folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"a report needs a folder, but {str(folder)!r} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"a report needs a folder to write to, but {str(folder)!r} is read-only")
 
 
 def _is_report(folder: Path) -> bool:
@@ -89,9 +108,9 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.-]", "_", text)
 
 
-def _raw(run: Run, folder: Path) -> Iterator[tuple[Path, Any]]:
+def _raw(run: Run) -> Iterator[tuple[Path, Any]]:
     for outcome in run.outcomes:
-        place = folder / "results" / file_name(outcome.experiment.id) / file_name(outcome.setting.name)
+        place = Path(file_name(outcome.experiment.id), file_name(outcome.setting.name))
         for name, curve in outcome.curves.items():
             yield place / file_name(name), curve.result
 

@@ -25,6 +25,8 @@ class Head:
     lede: str
     command: str
     """The command that makes the page again."""
+    code: str = ""
+    """What to do with the outcome, in Python."""
 
 
 def page(run: Run, head: Head) -> str:
@@ -64,12 +66,13 @@ def _ranked(outcome: Outcome) -> list[str]:
     return sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean)
 
 
-def _stand_ins(outcomes: Iterable[Outcome]) -> list[str]:
-    return [
-        f"{outcome.experiment.title} ({outcome.setting.name}): {outcome.losses.source}"
-        for outcome in outcomes
-        if outcome.losses.provenance.get("stand_in")
-    ]
+def _stand_ins(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    """Return what stands in, and for which figures."""
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.stand_in:
+            found.setdefault(outcome.losses.source, []).append(f"{outcome.experiment.title} ({outcome.setting.name})")
+    return found
 
 
 def _text(name: str) -> str:

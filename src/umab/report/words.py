@@ -12,6 +12,12 @@ from umab.experiments.runner import Outcome, Summary
 from umab.losses import Losses
 from umab.regret import Costs
 
+_FEW = 10
+"""Rounds an arm below which a comparison says little."""
+
+_PLAIN = 12
+"""Numbers below 10 to this power are written without one, so that those of a column can be compared."""
+
 _ROUNDING = 1e-12
 """A standard error that is a smaller share of its mean is that of rounding."""
 
@@ -27,17 +33,25 @@ def measured(mean: float, se: float) -> str:
     """
     if not math.isfinite(mean):
         return "too large for a double" if math.isinf(mean) else "not a number"
-    if not math.isfinite(se):
-        return f"{mean:.6g}"
-    if se <= _ROUNDING * abs(mean):
-        return f"{mean:.6g} ± 0"
+    exact = se <= _ROUNDING * abs(mean)
+    if exact or not math.isfinite(se):
+        return _six_digits(mean) + (" ± 0" if exact else "")
     power = math.floor(math.log10(max(abs(mean), se)))
-    if -3 <= power < 7:
+    if -3 <= power < _PLAIN:
         places = _places(se)
         return f"{mean:.{places}f} ± {se:.{places}f}"
     scaled, error = (float(Decimal(value).scaleb(-power)) for value in (mean, se))
     places = _places(error)
     return f"({scaled:.{places}f} ± {error:.{places}f})e{power:+03d}"
+
+
+def _six_digits(number: float) -> str:
+    """Return a number with six digits, without an exponent if it can do without."""
+    power = math.floor(math.log10(abs(number) or 1.0))
+    if not -3 <= power < _PLAIN:
+        return f"{number:.6g}"
+    text = f"{number:.{max(0, 5 - power)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def spread(summary: Summary) -> str:
@@ -65,6 +79,7 @@ def counted(number: int, thing: str) -> str:
 def facts(losses: Losses) -> str:
     """Say how many losses there are, in which range, of which sign, and which arm is best."""
     table = losses.table
+    kind = "rewards, counted as losses with the other sign" if losses.provenance.get("reward") else "losses"
     share = [
         (word, float(np.mean(which)))
         for word, which in (("negative", table < 0), ("zero", table == 0), ("positive", table > 0))
@@ -74,7 +89,7 @@ def facts(losses: Losses) -> str:
     best = [losses.arms[at] for at in np.flatnonzero(costs == costs.min())]
     which = f"The best arm is {best[0]}" if len(best) == 1 else f"The best arms are {listed(best)}, with the same sum"
     return (
-        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; losses from {table.min():.6g} to "
+        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind}, from {table.min():.6g} to "
         f"{table.max():.6g}, {listed(signs)}. {which} ({_loss_a_round(losses, 0.0):.6g} a round)."
     )
 
@@ -91,21 +106,36 @@ def answer(outcome: Outcome) -> str:
     curves, best = outcome.curves, outcome.best
     result = curves[best].result
     tied = [name for name, standing in outcome.standings.items() if standing.tied]
-    parts = [
-        f"On these losses {best} would have done best: a regret of {measured(result.mean[-1], result.se[-1])} over "
-        f"{counted(outcome.losses.n_rounds, 'round')}, on average over {counted(result.n_trials, 'trial')}"
-    ]
-    if result.mean[-1] < 0.0:
-        parts[0] += " (below 0: it did better than every single arm)"
-    if tied:
-        parts.append(f"{listed(tied)} cannot be told from it at this number of trials")
+    trials = f"on average over {counted(result.n_trials, 'trial')}"
+    if best == "uniform" or "uniform" in tied:
+        others = [name for name in (best, *tied) if name != "uniform"]
+        parts = [
+            "On these losses no policy can be told from choosing at random, "
+            f"over {counted(outcome.losses.n_rounds, 'round')} and {trials}"
+        ]
+        if others:
+            parts.append(f"That includes {listed(others)}")
+    else:
+        regret = (
+            measured(result.mean[-1], result.se[-1])
+            if math.isfinite(result.mean[-1])
+            else "that is too large for a double"
+        )
+        parts = [
+            f"On these losses {best} would have done best: a regret of {regret} over "
+            f"{counted(outcome.losses.n_rounds, 'round')}, {trials}"
+        ]
+        if result.mean[-1] < 0.0:
+            parts[0] += " (below 0: it did better than every single arm)"
+        if tied:
+            parts.append(f"{listed(tied)} cannot be told from it at this number of trials")
     costs = [("the best single arm", 0.0), (best, float(result.mean[-1]))]
     if "uniform" in curves and best != "uniform":
         costs.append(("choosing at random", float(curves["uniform"].result.mean[-1])))
     a_round = [f"{who} {_loss_a_round(outcome.losses, regret):.5g}" for who, regret in costs]
     parts.append(f"The mean loss of a round is: {', '.join(a_round)}")
-    if "uniform" in (best, *tied):
-        parts.append("No policy learned enough in this many rounds to beat choosing at random")
+    if outcome.losses.n_rounds < _FEW * outcome.losses.n_arms:
+        parts.append(f"With fewer than {_FEW} rounds an arm, this says little about what comes after them")
     worst = max((name for name in outcome.standings), key=lambda name: curves[name].result.mean[-1])
     if worst not in (best, *tied):
         last = curves[worst].result
@@ -127,6 +157,22 @@ def standing(outcome: Outcome, name: str) -> str:
     if where is None:
         return "sees all losses"
     return "best" if where.best else "tie" if where.tied else ""
+
+
+def tally(verdicts: Sequence[str]) -> str:
+    """Say how many statements hold, how many do not, and how many are undecided."""
+    if not verdicts:
+        return "nothing was claimed of these policies"
+    singular = {"holds": "holds", "does not hold": "does not", "undecided": "is undecided"}
+    plural = {"holds": "hold", "does not hold": "do not", "undecided": "are undecided"}
+    counts = {each: list(verdicts).count(each) for each in singular}
+    said = [f"{count} {(singular if count == 1 else plural)[each]}" for each, count in counts.items() if count]
+    return f"of {counted(len(verdicts), 'statement')}, {listed(said)}"
+
+
+def sameness(outcome: Outcome) -> str:
+    """Say which policies did the same in every trial; nothing if none did."""
+    return " ".join(f"{listed(group)} had the same regret in every trial." for group in outcome.identical)
 
 
 def parting(outcomes: Sequence[Outcome]) -> str:
