@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce test test-all lint bench clean
+.PHONY: help reproduce theory test test-all lint bench clean
 
 help:
 	@echo "make reproduce run the paper's experiments and write report/index.html"
+	@echo "make theory    search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make test      run the tests"
 	@echo "make test-all  run the tests, the slow ones too"
 	@echo "make lint      formatting, types and import rules"
@@ -28,6 +29,10 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+theory: $(VENV)/.report
+	$(BIN)/umab certify --search --json src/umab/theory/worst_cases.json
+	$(BIN)/python -m umab.theory.documents docs
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -59,12 +59,14 @@ def umab_g(
     """Return the distributions of UMAB-G (Algorithms 2 and 3, the adaptive rate of the appendix)."""
     with mpmath.workdps(40):
         sums, squares, cost, clip = [mpf(0)] * n, mpf(0), mpf(0), -mpf(initial_scale)
+        sizes = [mpf(0)] * n
         p, c = [mpf(1) / n] * n, [0] * n
         rows = [p]
         for t, (arm, loss) in enumerate(zip(arms, losses, strict=True), start=1):
             clipped = max(2 * clip, mpf(loss))
             estimate = clipped / p[arm]
             sums[arm] += estimate
+            sizes[arm] += abs(mpf(loss) / p[arm])
             clip = min(clip, clipped)
             squares += clipped**2
             cost += abs(estimate * c[arm])
@@ -74,6 +76,8 @@ def umab_g(
                 "fixed": 1 / (2 * n**2 + mpmath.sqrt(mpf(n) * horizon)),
                 "anytime": 1 / (2 * n**2 + mpmath.sqrt(mpf(n) * (t + 1))),
                 "none": mpf(0),
+                "maintext": 1
+                / (2 * n**2 + 2 * mpmath.sqrt(mpmath.fsum(s * abs(o) for s, o in zip(sizes, c, strict=True)))),
             }[exploration]
             c = [1 if each < rho else 0 for each in p]
             c[p.index(max(p))] = -sum(c)

@@ -71,7 +71,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_every_command_has_an_example() -> None:
-    for command in ("policies", "compare", "reproduce", "run", "data"):
+    for command in ("policies", "compare", "reproduce", "run", "certify", "scaling", "data"):
         assert f"umab {command}" in run(command, "--help").stdout.partition("example: ")[2]
 
 
@@ -214,6 +214,38 @@ def test_data_finds_the_real_tables() -> None:
     for arguments in (("data",), ("data", "verify"), ("data", "fetch")):
         done = run(*arguments)
         assert done.returncode == 0 and done.stdout.count("(verified)") == 2
+
+
+def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
+    done = run("certify", str(table), "--trials", "3", "--json", str(tmp_path / "rows.json"))
+    assert done.returncode == 0 and done.stderr == ""
+    blocks = done.stdout.split("\n\n")
+    assert [block.splitlines()[0] for block in blocks[:3]] == ["umab-nn", "umab-g", "umab-g-a"]
+    assert "Theorem 1" in blocks[0] and "Lemma 5, clips" in blocks[1] and "by more than 1e-12" in blocks[-1]
+    rows = json.loads((tmp_path / "rows.json").read_text())["certificates"]
+    assert rows.keys() == {"umab-nn", "umab-g", "umab-g-a"}
+    assert all(row["verdict"] in ("holds", "nothing to check") for row in rows["umab-nn"])
+    for arguments, message in (
+        (("certify",), "umab: certify needs a table of losses, or --search"),
+        (("certify", str(table), "--policy", "ahb"), "umab: the statements are about UMAB-NN and UMAB-G, but got ahb"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2 and done.stderr.strip() == message
+
+
+def test_certificates_and_promises_are_in_the_report(table: Path, tmp_path: Path) -> None:
+    policies = ("--policy", "umab-nn", "--policy", "uniform")
+    done = run("compare", str(table), *policies, "--trials", "5", "--certify", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0
+    text = (tmp_path / "out" / "index.html").read_text()
+    assert "The paper&#39;s statements along these runs" in text or "The paper's statements along these runs" in text
+    assert "times, main: umab-nn" in text and "What theory promises here" in text and "√(n Σ‖ℓ_t‖²∞)" in text
+
+
+def test_scaling_prints_exponents_and_draws_them(tmp_path: Path) -> None:
+    done = run("scaling", "umab-nn", "--over", "scale", "--tables", "2", "--trials", "2", "--out", "g", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.splitlines()[1].split()[:2] == ["umab-nn", "1.000"]
+    assert {path.name for path in (tmp_path / "g").iterdir()} == {"hard-scale.png", "hard-scale.pdf"}
 
 
 def test_ctrl_c_stops_with_a_word(tmp_path: Path) -> None:

@@ -344,6 +344,6 @@ def test_check_policy_finds_what_compiled_code_hides() -> None:
 
 @pytest.mark.parametrize("rate", [1e-300, 1e300])
 @pytest.mark.parametrize("initial_scale", [5e-324, 1e-300, 1e300, 1.7e308])
-@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none"])
+@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none", "maintext"])
 def test_any_parameters_are_survived(rate: float, initial_scale: float, exploration: Any) -> None:
     check_policy(umab.UMABG(rate=rate, initial_scale=initial_scale, exploration=exploration))

@@ -46,7 +46,7 @@ def test_names_and_policies_stand_for_each_other(name: str, policy: Policy) -> N
 
 
 @given(
-    st.sampled_from(["adaptive", "fixed", "anytime", "none"]),
+    st.sampled_from(["adaptive", "fixed", "anytime", "none", "maintext"]),
     positive,
     positive,
     st.none() | st.integers(1, 10**12),

@@ -228,7 +228,7 @@ def test_umab_nn_against_its_definition(scale: Array, n_arms: int) -> None:
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES.keys())
-@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none"])
+@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none", "maintext"])
 @pytest.mark.parametrize("n_arms", [2, 5])
 def test_umab_g_against_its_definition(scale: Array, exploration: Exploration, n_arms: int) -> None:
     """Losses of both signs that favour one arm, at a rate of 4: they are clipped, and exploration is on."""

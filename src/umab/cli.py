@@ -20,6 +20,7 @@ from umab.checks import LARGEST
 if TYPE_CHECKING:
     from umab.experiments.experiment import Experiment
     from umab.experiments.runner import Run
+    from umab.report.page import Head
 
 _REAL = {"any": None, "real": True, "stand-in": False}
 
@@ -116,6 +117,49 @@ def _parser() -> argparse.ArgumentParser:
     _add_experiment_options(running)
     _add_run_options(running, out="report-NAME, after the first file")
 
+    certifying = command(
+        "certify",
+        certify,
+        "check every statement of the paper along runs on a table of losses, or search for their worst cases",
+        "umab certify losses.csv --policy umab-g-a",
+    )
+    certifying.add_argument("losses", nargs="?", help="a table of losses, as for compare; not needed for --search")
+    certifying.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
+    certifying.add_argument(
+        "--policy", metavar="POLICY", action="append", help="umab-nn, or a form of umab-g; can be repeated"
+    )
+    certifying.add_argument("--trials", type=_from(1), default=20, metavar="N", help="how many runs (default: 20)")
+    certifying.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of the runs, or of the search")
+    certifying.add_argument(
+        "--search", action="store_true", help="search small tables for the worst cases; takes minutes"
+    )
+    certifying.add_argument("--json", metavar="FILE", help="also write the table, or the worst cases, as JSON")
+
+    growing = command(
+        "scaling",
+        show_scaling,
+        "measure how regret grows with rounds, arms or the scale of losses",
+        "umab scaling umab-nn umab-g --over rounds arms",
+    )
+    growing.add_argument("policies", nargs="+", metavar="POLICY", help="name or name:key=value")
+    growing.add_argument(
+        "--over",
+        nargs="+",
+        choices=("rounds", "arms", "scale"),
+        default=["rounds"],
+        help="what varies (default: rounds)",
+    )
+    growing.add_argument(
+        "--family",
+        choices=("hard", "turn", "small"),
+        default="hard",
+        help="hard: coins with a gap of √(n/T)/2; turn: the better arm changes late; small: losses of 1e-8",
+    )
+    growing.add_argument("--tables", type=_from(2), default=30, metavar="N", help="tables of each size (default: 30)")
+    growing.add_argument("--trials", type=_from(1), default=10, metavar="N", help="trials on each table (default: 10)")
+    growing.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of tables and trials (default: 0)")
+    growing.add_argument("--out", metavar="FOLDER", help="also draw the growth there, as PNG and PDF")
+
     tables = command(
         "data",
         show_data,
@@ -161,6 +205,9 @@ def _add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
     )
     parser.add_argument("--trials", type=_from(1), metavar="N", help="how many trials of each policy")
     parser.add_argument("--seed", type=_from(0), metavar="N", help="of the draws of the policies (default: 0)")
+    parser.add_argument(
+        "--certify", action="store_true", help="also check the paper's statements along five runs; see umab certify"
+    )
     parser.add_argument("--threads", type=_from(1), metavar="N", help="how many threads to use (default: one a core)")
 
 
@@ -214,6 +261,7 @@ def compare(options: argparse.Namespace) -> None:
     from umab.experiments.runner import run_on
     from umab.losses import Losses
     from umab.report import words
+    from umab.report.page import Head
 
     path = Path(options.losses)
     out = Path(options.out or f"report-{path.name.partition('.')[0]}")
@@ -242,7 +290,8 @@ def compare(options: argparse.Namespace) -> None:
         else f'umab.policy("{best}")'
     )
     title = f"Which policy would have done best on {path.name}?"
-    _write(run, out, title, answer, options.command, code=f"{code}  # the policy with the smallest regret here")
+    code += "  # the policy with the smallest regret here"
+    _write(run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify)
 
 
 def _run_and_report(
@@ -253,6 +302,7 @@ def _run_and_report(
 ) -> None:
     _, folder_module = _need_report()
     from umab.experiments.runner import run
+    from umab.report.page import Head
 
     if options.setting:
         known = sorted({setting.name for each in experiments for setting in each.settings})
@@ -273,14 +323,22 @@ def _run_and_report(
         n_threads=options.threads,
     )
     print(f"{_regrets(done)}\n{_verdicts(done)}")
-    _write(done, place, *head(done), options.command)
+    title, lede = head(done)
+    _write(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
 
 
-def _write(run: Run, place: Path, title: str, lede: str, command: str, code: str = "") -> None:
+def _write(run: Run, place: Path, head: Head, certify: bool) -> None:
     from umab.report.folder import write
-    from umab.report.page import Head
+    from umab.theory.certificates import certifiable
+    from umab.theory.certificates import certify as check
 
-    print(write(run, place, Head(title=title, lede=lede, command=command, code=code)))
+    certificates = {
+        f"{outcome.experiment.id}, {outcome.setting.name}: {name}": check(curve.policy, outcome.losses, n_trials=5)
+        for outcome in run.outcomes
+        for name, curve in outcome.curves.items()
+        if certify and certifiable(curve.policy)
+    }
+    print(write(run, place, head, certificates=certificates))
 
 
 def _need_report() -> tuple[Any, Any]:
@@ -321,6 +379,72 @@ def _verdicts(run: Run) -> str:
         claim = outcomes[0].experiment.claim or ", ".join(str(each.claim) for each in outcomes[0].judged)
         rows.append((id, *cells, claim + (" (stand-in data)" if outcomes[0].stand_in else "")))
     return "\n" + _table(rows) + "\n"
+
+
+def certify(options: argparse.Namespace) -> int:
+    """Check the statements of the paper, or search for their worst cases; return 1 if a repaired one is violated."""
+    _need_report()
+    from umab.files import write_atomically
+    from umab.losses import Losses
+    from umab.theory import certificates, worst_cases
+
+    if options.search:
+        cases = []
+        for case in worst_cases.find(options.policy or worst_cases.SEARCHED, seed=options.seed):
+            row = case.certified
+            print(
+                f"{case.policy}, {row.id}, {row.form}: {row.verdict}, ratio {row.ratio:.4g}, on {case.losses}",
+                flush=True,
+            )
+            cases.append(case)
+        if options.json:
+            write_atomically(options.json, worst_cases.as_json(cases).encode())
+        return 0
+    if not options.losses:
+        raise ValueError("certify needs a table of losses, or --search")
+    losses = Losses.read(options.losses, reward=options.reward)
+    names = options.policy or [
+        name for name in ("umab-nn", "umab-g", "umab-g-a") if not policy(name).refusal(float(losses.table.min()), "")
+    ]
+    every = {name: certificates.certify(name, losses, n_trials=options.trials, seed=options.seed) for name in names}
+    for name, rows in every.items():
+        print(f"{name}\n{_table(certificates.as_rows(rows), line=True)}\n")
+    print(f"Violated means: by more than {certificates.TOLERANCE:g} of the numbers that were added up.")
+    if options.json:
+        write_atomically(options.json, certificates.as_json(every))
+    repaired = [row for rows in every.values() for row in rows if row.form == "as repaired"]
+    return int(any(row.verdict == "violated" for row in repaired))
+
+
+def show_scaling(options: argparse.Namespace) -> None:
+    """Fit and print exponents of growth, and draw them if that is wanted."""
+    _, folder_module = _need_report()
+    from umab.report.charts import scaling_chart
+    from umab.theory.scaling import LEVEL, scaling
+
+    for over in options.over:
+        found = [
+            scaling(
+                name,
+                over=over,
+                family=options.family,
+                n_tables=options.tables,
+                n_trials=options.trials,
+                seed=options.seed,
+            )
+            for name in options.policies
+        ]
+        head = (f"regret over {over}", "exponent", f"{LEVEL:.0%} interval")
+        print(
+            _table(
+                [head, *((each.policy, f"{each.exponent:.3f}", f"{each.low:.3f} to {each.high:.3f}") for each in found)]
+            )
+        )
+        if options.out:
+            place = Path(options.out)
+            place.mkdir(parents=True, exist_ok=True)
+            folder_module.draw(scaling_chart(found), place / f"{options.family}-{over}")
+            print(place / f"{options.family}-{over}.png")
 
 
 def show_data(options: argparse.Namespace) -> int:

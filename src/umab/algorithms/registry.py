@@ -29,6 +29,7 @@ _REGISTRY: dict[str, tuple[Policy, str]] = {
     "umab-g-a": (UMABG(), "losses of any size and sign; exploration adapts to what it costs"),
     "umab-g-anytime": (UMABG(exploration="anytime"), "losses of any size and sign; exploration falls with time"),
     "umab-g-none": (UMABG(exploration="none"), "UMAB-G without its extra exploration, for study"),
+    "umab-g-maintext": (UMABG(exploration="maintext"), "UMAB-G-A as its main text prints it, for study: linear regret"),
     "sf-mab": (SFMAB(exploration="anytime"), "losses of any size and sign; uniform exploration falls with time"),
     "sf-mab-a": (SFMAB(), "losses of any size and sign; uniform exploration adapts to what it costs"),
     "ahb": (AHB(), "losses of any size, sign and offset; scale- and shift-free"),

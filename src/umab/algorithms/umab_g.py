@@ -10,10 +10,10 @@ from umab.checks import LARGEST
 from umab.numerics import add_square, fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
-Exploration = Literal["adaptive", "fixed", "anytime", "none"]
+Exploration = Literal["adaptive", "fixed", "anytime", "none", "maintext"]
 
-_ADAPTIVE, _FIXED, _ANYTIME, _NONE = 0.0, 1.0, 2.0, 3.0
-_CODES = {"adaptive": _ADAPTIVE, "fixed": _FIXED, "anytime": _ANYTIME, "none": _NONE}
+_ADAPTIVE, _FIXED, _ANYTIME, _NONE, _MAINTEXT = 0.0, 1.0, 2.0, 3.0, 4.0
+_CODES = dict(zip(get_args(Exploration), (_ADAPTIVE, _FIXED, _ANYTIME, _NONE, _MAINTEXT), strict=True))
 
 
 class State(NamedTuple):
@@ -22,6 +22,7 @@ class State(NamedTuple):
     probabilities: Vector  # p'_t, with the extra exploration
     offsets: Vector  # c_t, where the extra exploration adds and where it takes away
     loss_sums: Vector  # Σ ℓ̂'_s, what FTRL minimises
+    estimate_sizes: Vector  # Σ |ℓ̂_s|, in the exploration rate of the main text
     clip: float  # C_t, below twice which a loss is clipped
     square_sum: float  # Σ ℓ'²_{s,k_s}, in the learning rate
     square_sum_error: float  # what rounding has added to square_sum
@@ -56,8 +57,10 @@ class UMABG(Policy):
     ----------
     exploration
         The rate ρ_{t+1}: ``"adaptive"`` (UMAB-G-A), 1/(2n² + √(2 Σ_{s≤t} |⟨ℓ̂'_s, c_s⟩|)); ``"fixed"`` (UMAB-G),
-        1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T; ``"none"``, 0, for study. The adaptive rate
-        is that of the paper's appendix; the one in its main text explores for ever.
+        1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T. For study there are ``"none"``, 0, and
+        ``"maintext"``, 1/(2n² + 2√(Σ_{s≤t} |⟨ℓ̂_s, c_t⟩|)) with estimates that are not clipped: the adaptive rate as the
+        paper's main text prints it. Where no arm is explored, c_t is 0 and so is its sum, so it explores for ever. The
+        other adaptive rate is that of the paper's appendix.
     rate
         The constant of the learning rate; 1/4 in the paper's text.
     initial_scale
@@ -116,8 +119,8 @@ class UMABG(Policy):
 
     @property
     def for_study(self) -> bool:
-        """Without exploration it is."""
-        return self.exploration == "none"
+        """Without exploration it is, and with one that never ends."""
+        return self.exploration in ("none", "maintext")
 
     @property
     def needs_horizon(self) -> bool:
@@ -138,6 +141,7 @@ class UMABG(Policy):
             probabilities=simplex.uniform(n_arms),
             offsets=[0.0] * n_arms,
             loss_sums=[0.0] * n_arms,
+            estimate_sizes=[0.0] * n_arms,
             clip=-self.initial_scale,
             square_sum=0.0,
             square_sum_error=0.0,
@@ -152,8 +156,9 @@ class UMABG(Policy):
         )
 
     def rates(self, state: State) -> dict[str, float]:
-        """Return η and ρ."""
-        return {"η": state.learning_rate * state.unit, "ρ": state.exploration_rate}
+        """Return η and ρ, but not the ρ of the main text, which may grow."""
+        rates = {"η": state.learning_rate * state.unit, "ρ": state.exploration_rate}
+        return rates if self.exploration != "maintext" else {"η": rates["η"]}
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:
@@ -181,6 +186,14 @@ class UMABG(Policy):
             exploration = math.sqrt(2.0 * exploration_cost) / math.sqrt(unit)
         elif state.exploration == _FIXED:
             exploration = math.sqrt(n * state.horizon)
+        elif state.exploration == _MAINTEXT:
+            rescale(state.estimate_sizes, shrink)
+            # A loss that is not clipped may have any size: it stops where sums of estimates cannot overflow.
+            state.estimate_sizes[arm] += importance_weighted(min(abs(loss * unit), 2.0**90), probability)
+            total = 0.0
+            for k in range(n_arms):
+                total += state.estimate_sizes[k] * abs(state.offsets[k])
+            exploration = 2.0 * math.sqrt(total) / math.sqrt(unit)
         else:
             exploration = math.sqrt(n * t)
         exploration_rate = 0.0
@@ -191,6 +204,7 @@ class UMABG(Policy):
             probabilities=state.probabilities,
             offsets=state.offsets,
             loss_sums=state.loss_sums,
+            estimate_sizes=state.estimate_sizes,
             clip=clip,
             square_sum=square_sum,
             square_sum_error=square_sum_error,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.experiments.runner import Curve, Outcome
+from umab.theory.scaling import LEVEL, Scaling
 
 _POINTS = 320
 """Rounds of a curve that are drawn; more would make files larger and no line different to the eye."""
@@ -115,6 +117,67 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
         layer["transform"] = [{"filter": {"param": "picked", "empty": True}}]
     layers.append(_readings(names))
     return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
+    """Return the chart of regrets over what varies, on log-log axes, with their errors and the fitted lines."""
+    styles = _styles([each.policy for each in found])
+    names = [f"{each.policy}: {each.exponent:.2f} ({each.low:.2f} to {each.high:.2f})" for each in found]
+    points, lines = [], []
+    for name, each in zip(names, found, strict=True):
+        rows = [point for point in each.points if point.mean > 0.0]
+        points += [
+            {
+                "policy": name,
+                "value": point.value,
+                "mean": point.mean,
+                "low": max(point.mean - point.se, point.mean / 10.0),  # an axis of logarithms has no room below 0
+                "high": point.mean + point.se,
+            }
+            for point in rows
+        ]
+        if rows and math.isfinite(each.exponent):
+            weights = [(point.mean / max(point.se, 1e-12 * point.mean)) ** 2 for point in rows]
+            level = sum(
+                weight * (math.log(point.mean) - each.exponent * math.log(point.value))
+                for weight, point in zip(weights, rows, strict=True)
+            ) / sum(weights)
+            lines += [
+                {"policy": name, "value": value, "mean": math.exp(level + each.exponent * math.log(value))}
+                for value in (rows[0].value, rows[-1].value)
+            ]
+    x = {"field": "value", "type": "quantitative", "scale": {"type": "log"}, "title": found[0].over}
+    y = {"type": "quantitative", "scale": {"type": "log"}, "title": "regret"}
+    scale = {"domain": names, "range": [style.colour for style in styles]}
+    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    legend = {"title": f"exponent, {LEVEL:.0%} interval", "labelLimit": 320}
+    colour = {"field": "policy", "type": "nominal", "scale": scale, "legend": legend}
+    return {
+        "config": _CONFIG,
+        "width": 400,
+        "height": 300,
+        "encoding": {"x": x, "color": colour},
+        "layer": [
+            {
+                "data": {"values": lines},
+                "mark": "line",
+                "encoding": {
+                    "y": {**y, "field": "mean"},
+                    "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
+                },
+            },
+            {
+                "data": {"values": points},
+                "mark": {"type": "rule", "strokeWidth": 1.5},
+                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+            },
+            {
+                "data": {"values": points},
+                "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
+                "encoding": {"y": {**y, "field": "mean"}},
+            },
+        ],
+    }
 
 
 def _readings(names: list[str]) -> dict[str, Any]:

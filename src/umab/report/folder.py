@@ -18,7 +18,7 @@ from umab.experiments.runner import Outcome, Run
 from umab.files import write_atomically
 from umab.progress import Progress
 from umab.report.charts import regret_chart
-from umab.report.page import Head, page
+from umab.report.page import Certificates, Head, page
 
 FORMAT = "umab.Report"
 VERSION = 1
@@ -30,7 +30,14 @@ _ASIDE = ".report-"  # how the folder begins in which a report is written before
 _DOTS_AN_INCH = 216.0
 
 
-def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: bool | None = None) -> Path:
+def write(
+    run: Run,
+    folder: str | os.PathLike[str],
+    head: Head,
+    *,
+    certificates: Certificates | None = None,
+    progress: bool | None = None,
+) -> Path:
     """Write a report and return the path of its page.
 
     Parameters
@@ -41,6 +48,8 @@ def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: boo
         Where to; it is made if need be. A report that is there is replaced; a folder with anything else is refused.
     head
         The title and the first words of the page.
+    certificates
+        What became of the paper's statements, for a section of their own.
     progress
         As for `umab.simulate`.
     """
@@ -60,19 +69,24 @@ def write(run: Run, folder: str | os.PathLike[str], head: Head, *, progress: boo
         with ThreadPoolExecutor() as pool:
             saved = [pool.submit(_save, result, new / "results" / path) for path, result in raw]
             for name, chart in charts.items():
-                drawing = vl_convert.vegalite_to_svg(chart)
-                write_atomically(new / "figures" / f"{name}.png", vl_convert.svg_to_png(drawing, ppi=_DOTS_AN_INCH))
-                write_atomically(new / "figures" / f"{name}.pdf", vl_convert.svg_to_pdf(drawing))
+                draw(chart, new / "figures" / name)
                 bar.advance(1)
             for each in saved:
                 each.result()
                 bar.advance(1)
-        write_atomically(new / "index.html", page(run, head).encode())
+        write_atomically(new / "index.html", page(run, head, certificates).encode())
         for name in _OURS:
             if (folder / name).exists():
                 (folder / name).rename(old / name)
             (new / name).rename(folder / name)
     return folder / "index.html"
+
+
+def draw(chart: dict[str, Any], path: Path) -> None:
+    """Write a chart to `path`.png and `path`.pdf."""
+    drawing = vl_convert.vegalite_to_svg(chart)
+    write_atomically(path.with_name(f"{path.name}.png"), vl_convert.svg_to_png(drawing, ppi=_DOTS_AN_INCH))
+    write_atomically(path.with_name(f"{path.name}.pdf"), vl_convert.svg_to_pdf(drawing))
 
 
 def prepare(folder: Path) -> None:

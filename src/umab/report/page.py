@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -15,6 +15,8 @@ import vl_convert
 from umab.experiments.runner import Outcome, Run
 from umab.report import words
 from umab.report.charts import regret_chart
+from umab.theory.bounds import Bound, bound
+from umab.theory.certificates import Certified, as_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,12 @@ class Head:
     """What to do with the outcome, in Python."""
 
 
-def page(run: Run, head: Head) -> str:
-    """Return the page of a run as HTML."""
+Certificates = Mapping[str, Sequence[Certified]]
+"""What became of the paper's statements, by a title that says of which policy and where."""
+
+
+def page(run: Run, head: Head, certificates: Certificates | None = None) -> str:
+    """Return the page of a run as HTML, with the certificates if there are any."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_text),
         autoescape=True,
@@ -58,12 +64,20 @@ def page(run: Run, head: Head) -> str:
         script=_vega() + _text("page.js"),
         charts=_in_script(charts),
         ranked=_ranked,
+        promises=_promises,
+        certificates={title: as_rows(rows) for title, rows in (certificates or {}).items()},
     )
 
 
 def _ranked(outcome: Outcome) -> list[str]:
     """Return the names of the policies, the smallest mean first."""
     return sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean)
+
+
+def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
+    """Return the bounds on the policies of an outcome, for those that have one in the norms of the paper's Table 1."""
+    bounds = {name: bound(curve.policy, outcome.losses) for name, curve in outcome.curves.items()}
+    return [(name, each) for name, each in bounds.items() if each.rate is not None]
 
 
 def _stand_ins(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:

@@ -1,0 +1,190 @@
+"""Bounds on expected regret, evaluated on a table of losses.
+
+For UMAB-NN and UMAB-G the proofs give constants; the others have rates only, as the paper's Table 1 lists them, without
+constants and logarithms. A bound `as printed` follows the paper's text to the letter. A bound `as repaired` holds where
+the text slips; `docs/errata.md` says where, and `umab certify` shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from umab.algorithms.ahb import AHB
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
+from umab.algorithms.scb import SCB
+from umab.algorithms.sf_mab import SFMAB
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.engine.simulate import simulate
+from umab.losses import Losses
+from umab.theory.norms import Norms
+
+
+class Bound(NamedTuple):
+    """What is promised for a policy on a table of losses."""
+
+    policy: str
+    rate: float | None
+    """The order of the regret, without constants and logarithms; None if none is published."""
+    formula: str
+    """That order, as a formula."""
+    printed: float | None
+    """The bound with the constants of the paper's proof; None if there are none."""
+    repaired: float | None
+    """The bound with constants for which the proof is right; None if there are none."""
+    terms: Mapping[str, float]
+    """The repaired bound, term by term."""
+    source: str
+    """Where it comes from, and what it does not cover."""
+
+
+def bound(policy: Policy | str, losses: Any) -> Bound:
+    """Return the bound on the expected regret of a policy on a table of losses.
+
+    Parameters
+    ----------
+    policy
+        A policy or its name.
+    losses
+        What `umab.Losses.of` takes.
+
+    Examples
+    --------
+    >>> from umab.theory.bounds import bound
+    >>> round(bound("umab-nn", [[1.0, 0.0]] * 100).repaired, 2)
+    88.01
+    """
+    which = as_policy(policy)
+    norms = Norms.of(Losses.of(losses))
+    if isinstance(which, UMABNN):
+        return _of_umab_nn(norms)
+    if isinstance(which, UMABG):
+        return _of_umab_g(which, norms)
+    for kind, describe in _RATES.items():
+        if isinstance(which, kind):
+            formula, rate = describe(which, norms)
+            return Bound(which.name, rate, formula, None, None, {}, "a rate, as in Table 1; no constants at hand")
+    return Bound(which.name, None, "", None, None, {}, "no bound in the norms of Table 1 is at hand")
+
+
+def _of_umab_nn(norms: Norms) -> Bound:
+    """Theorem 1.
+
+    ½√(nS) log T bounds the regulariser of the comparator, since Ψ(p†) ≤ n log T for the Ψ that is 0 at the uniform
+    distribution; 3.5√n(√S + ℓ∞) bounds the stability; ℓ∞ is the gap between the comparator and the best arm.
+    """
+    n, horizon = norms.n_arms, norms.n_rounds
+    root = math.sqrt(n * norms.sum_of_squares)
+    printed = 4.0 * root * math.log(n * horizon) + 3.5 * math.sqrt(n) * norms.largest + norms.largest
+    terms = {
+        "regulariser": 0.5 * root * math.log(horizon),
+        "stability": 3.5 * (root + math.sqrt(n) * norms.largest),
+        "comparator": norms.largest,
+    }
+    return Bound("umab-nn", root, "√(n Σ‖ℓ_t‖²∞)", printed, sum(terms.values()), terms, "Theorem 1")
+
+
+def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
+    """Theorem 2, with the constants of its proof in the appendix.
+
+    The repaired one counts |C_{T+1}| ≤ max(|C_1|, ℓ⁻∞) where the text has a multiple of ℓ∞ only, and 2ℓ∞ for the gap
+    between the comparator and the best arm. It needs a learning rate of at most 1/4: Lemma 3 does.
+    """
+    n, horizon = norms.n_arms, norms.n_rounds
+    adaptive = policy.exploration == "adaptive"
+    if policy.exploration not in ("adaptive", "fixed") or policy.rate > 0.25:
+        why = "its rate is above 1/4" if policy.rate > 0.25 else f"its exploration is {policy.exploration!r}"
+        return Bound(policy.name, None, "", None, None, {}, f"Theorem 2 does not cover it: {why}")
+    scale = policy.initial_scale
+    root, root_of_sizes = math.sqrt(n * norms.sum_of_squares), math.sqrt(n * norms.sum_of_sizes)
+    if adaptive:
+        formula = "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)"
+        rate = norms.largest * root_of_sizes + root
+        exploring = (
+            2 * n * n * norms.largest
+            + 2 * math.sqrt(1 + 4 * n * norms.sum_of_sizes)
+            + 2 * norms.largest * root_of_sizes
+        )
+        least_chance = 2 * n * n + 3 * root_of_sizes
+    else:
+        rounds = policy.horizon or horizon
+        formula = "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
+        rate = norms.most_negative * math.sqrt(n * horizon) + root
+        # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), which need not be that of the table.
+        exploring = 2 * root * math.sqrt(max(1.0, horizon / rounds))
+        least_chance = 2 * n * n + math.sqrt(n * rounds)
+    printed_clips = math.log2(1 + norms.largest)
+    clips = math.log2(max(1.0, norms.most_negative / scale))
+    root_with_scale = math.hypot(n * max(scale, norms.most_negative), root)
+    stability = 63 * math.sqrt(n) * (math.sqrt(norms.sum_of_squares) + norms.largest)
+    printed = (
+        67 * math.hypot(math.sqrt(2) * n * norms.largest, root) * math.log(n * horizon)
+        + 63 * math.sqrt(n) * norms.largest
+        + exploring
+        + norms.most_negative * least_chance * printed_clips
+        + norms.largest
+    )
+    terms = {
+        "regulariser": root_with_scale * math.log(horizon) / policy.rate,
+        "stability": stability,
+        "exploration": exploring,
+        "clipping": norms.most_negative * least_chance * clips,
+        "comparator": 2 * norms.largest,
+    }
+    usual = scale == 1.0 and policy.rate == 0.25
+    source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
+    return Bound(policy.name, rate, formula, printed if usual else None, sum(terms.values()), terms, source)
+
+
+def _of_sf_mab(policy: Any, norms: Norms) -> tuple[str, float]:
+    second = math.sqrt(norms.n_arms * norms.sum_of_2_norms)
+    if policy.exploration == "adaptive":
+        first = norms.largest * math.sqrt(norms.n_arms * norms.sum_of_1_norms)
+        return "ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)", first + second
+    first = norms.largest * math.sqrt(norms.n_arms * norms.n_rounds)
+    return "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)", first + second
+
+
+def _of_worst_case(policy: Any, norms: Norms) -> tuple[str, float]:
+    return "ℓ∞ √(nT)", norms.largest * math.sqrt(norms.n_arms * norms.n_rounds)
+
+
+_RATES: dict[type[Policy], Callable[[Any, Norms], tuple[str, float]]] = {
+    SFMAB: _of_sf_mab,
+    AHB: _of_worst_case,
+    SCB: _of_worst_case,
+}
+
+TABLE_1 = ("ahb", "sf-mab", "sf-mab-a", "scb", "umab-g", "umab-g-a", "umab-nn")
+"""The policies of the paper's Table 1 that need no range, and UMAB-NN and SCB, which it leaves out."""
+
+
+class Promised(NamedTuple):
+    """A row of Table 1 on a table of losses: what is promised, and what was measured."""
+
+    bound: Bound
+    mean: float
+    se: float
+
+
+def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]:
+    """Return the paper's Table 1 evaluated on a table of losses, with the measured expected regret beside it.
+
+    Parameters
+    ----------
+    losses
+        What `umab.Losses.of` takes. Policies that do not take them are left out.
+    n_trials, seed
+        Of the measurement.
+    """
+    table = Losses.of(losses)
+    ends = float(table.table.min()), float(table.table.max())
+    names = [name for name in TABLE_1 if not any(as_policy(name).refusal(end, "") for end in ends)]
+    results = simulate(names, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
+    return [
+        Promised(bound(name, table), float(result.mean[-1]), float(result.se[-1]))
+        for name, result in zip(names, results, strict=True)
+    ]

@@ -1,0 +1,199 @@
+"""Certificates: whether the statements of the paper hold along runs, and by what margin."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.engine.simulate import simulate
+from umab.losses import Losses
+from umab.progress import Progress
+from umab.theory.bounds import bound
+from umab.theory.statements import STATEMENTS, Form, Sides, Statement, Steps
+from umab.theory.trajectory import Trajectory, follow
+
+TOLERANCE = 1e-12
+"""A statement is violated if left − right is more than this share of the numbers that were added to get there. They are
+computed with errors of about 1e-19 of themselves, so this leaves room for a million of them."""
+
+SURE = 0.999
+"""How sure a statement on an expectation must be: the level of a one-sided t-interval of a mean over the runs."""
+
+_ENTRIES = 2_000_000  # runs × rounds × arms that are worked on at a time
+
+Verdict = Literal["holds", "violated", "undecided", "nothing to check"]
+
+
+class Certified(NamedTuple):
+    """What became of a statement."""
+
+    id: str
+    where: str
+    text: str
+    form: Form
+    verdict: Verdict
+    ratio: float
+    """The largest left/right that was seen; not a number where no right side was above 0."""
+    run: int
+    """The run in which that was; -1 for a statement on their mean."""
+    round: int
+    """The round in which that was, from 1; 0 for a statement on the whole run."""
+
+
+def certify(
+    policy: Policy | str, losses: Any, *, n_trials: int = 20, seed: int = 0, progress: bool | None = None
+) -> list[Certified]:
+    """Check every statement of the paper about a policy along runs on a table of losses.
+
+    The arms are those that `umab.simulate` draws. Along them all quantities of the proofs are worked out again, from
+    the definition and in extended precision (`umab.theory.trajectory`), and each statement is checked in every round.
+
+    Parameters
+    ----------
+    policy
+        A `UMABNN` or `UMABG`, or its name.
+    losses
+        What `umab.Losses.of` takes.
+    n_trials, seed
+        Of the runs.
+    progress
+        As for `umab.simulate`.
+
+    Returns
+    -------
+    A row for each statement; see `Certified` and `TOLERANCE`.
+    """
+    which, table = as_policy(policy), Losses.of(losses)
+    if not isinstance(which, (UMABNN, UMABG)):
+        raise TypeError(f"the statements are about UMAB-NN and UMAB-G, but got {which.name}")
+    ready = which.for_horizon(table.n_rounds)
+    result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
+    about = [statement for statement in STATEMENTS if statement.is_about(ready)]
+    rows: dict[Statement, Certified] = {}
+    worst_gap = 0.0
+    with Progress(n_trials, "certifying", progress) as bar:
+        for runs in _chunks(n_trials, table):
+            path = follow(ready, table.table, result.arms[runs])
+            steps = Steps(path)
+            for statement in about:
+                row = check(statement, statement.says(steps), first_run=runs.start)
+                rows[statement] = _worse(rows[statement], row) if statement in rows else row
+            worst_gap = max(worst_gap, _gap(path, result.final_regret[runs]))
+            bar.advance(runs.stop - runs.start)
+    return [_followed(worst_gap), *_on_the_mean(ready, table, result.final_regret), *rows.values()]
+
+
+def certifiable(policy: Policy) -> bool:
+    """Whether the statements are about a policy of this kind."""
+    return isinstance(policy, (UMABNN, UMABG))
+
+
+def check(statement: Statement, sides: Sides, *, first_run: int = 0) -> Certified:
+    """Return what the two sides of a statement say, and where it is closest to failing."""
+    violated, ratios = judged(sides)
+    by_round = sides.left.ndim > 1
+    if np.isnan(sides.left).all():
+        return Certified(*statement[:4], "nothing to check", math.nan, -1, 0)
+    place = int(np.where(np.isnan(ratios), -np.inf, ratios).argmax())
+    run, round = divmod(place, ratios.shape[1])
+    verdict: Verdict = "violated" if violated.any() else "holds"
+    return Certified(*statement[:4], verdict, float(ratios.flat[place]), first_run + run, round + 1 if by_round else 0)
+
+
+def judged(sides: Sides) -> tuple[Any, Any]:
+    """Return where left ≤ right is violated, and left/right: both runs × rounds.
+
+    A right side that is not above rounding gives no ratio, but that a violated statement is infinitely bad there.
+    """
+    left, right, size = (side.reshape(len(side), -1) for side in sides)
+    rounding = TOLERANCE * size
+    violated = left - right > rounding
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return violated, np.where(right > rounding, left / right, np.where(violated, np.inf, np.nan))
+
+
+def _worse(first: Certified, second: Certified) -> Certified:
+    """Return the row with the worse verdict or, if they agree, with the larger ratio."""
+    order: list[Verdict] = ["nothing to check", "holds", "undecided", "violated"]
+    key = [(order.index(row.verdict), -math.inf if math.isnan(row.ratio) else row.ratio) for row in (first, second)]
+    return first if key[0] >= key[1] else second
+
+
+def _chunks(n_trials: int, losses: Losses) -> Iterator[slice]:
+    size = max(1, _ENTRIES // (losses.n_rounds * losses.n_arms))
+    for first in range(0, n_trials, size):
+        yield slice(first, min(first + size, n_trials))
+
+
+def _gap(path: Trajectory, engine: Any) -> float:
+    """Return how far the regret of the engine is from that of the definition, as a share of what was added up."""
+    size = np.abs(path.losses).max(axis=2).sum(axis=1)
+    return float((np.abs(path.expected_regret - engine) / np.maximum(size, np.finfo(float).tiny)).max())
+
+
+def _followed(gap: float) -> Certified:
+    verdict: Verdict = "holds" if gap <= 1e-9 else "violated"
+    text = "the expected regret of the engine is that of the definition, to 1e-9 of Σ‖ℓ_t‖∞"
+    return Certified("implementation", "Algorithms 1 to 3", text, "as printed", verdict, gap / 1e-9, -1, 0)
+
+
+def _on_the_mean(policy: UMABNN | UMABG, losses: Losses, regrets: Any) -> Iterator[Certified]:
+    """Yield what the mean regret says of the theorem, as printed and as repaired."""
+    promised = bound(policy, losses)
+    name = "Theorem 1" if isinstance(policy, UMABNN) else "Theorem 2"
+    mean = float(regrets.mean())
+    spread = float(regrets.std(ddof=1)) / math.sqrt(len(regrets)) if len(regrets) > 1 else math.nan
+    margin = float(stdtrit(max(len(regrets) - 1, 1), SURE)) * spread
+    forms: tuple[tuple[Form, float | None], ...] = (
+        ("as printed", promised.printed),
+        ("as repaired", promised.repaired),
+    )
+    for form, limit in forms:
+        if limit is None:
+            yield Certified(name, "main text", promised.source, form, "nothing to check", math.nan, -1, 0)
+            continue
+        verdict: Verdict = "undecided"
+        if mean + margin <= limit:
+            verdict = "holds"
+        elif mean - margin > limit:
+            verdict = "violated"
+        text = f"the expected regret is at most {limit:.6g}"
+        yield Certified(name, "main text", text, form, verdict, mean / limit if limit else math.nan, -1, 0)
+
+
+def as_json(every: Mapping[str, Sequence[Certified]]) -> bytes:
+    """Return the certificates of policies as JSON; what is not a number is null."""
+    rows = {
+        name: [{**row._asdict(), "ratio": row.ratio if math.isfinite(row.ratio) else None} for row in rows]
+        for name, rows in every.items()
+    }
+    content = {"tolerance": TOLERANCE, "certificates": rows}
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False).encode()
+
+
+def as_rows(rows: Sequence[Certified]) -> list[tuple[str, ...]]:
+    """Return the table of certificates as text, its head first."""
+    head = ("statement", "form", "where", "verdict", "worst ratio", "run", "round", "says")
+    shown = [
+        (
+            row.id,
+            row.form,
+            row.where,
+            row.verdict,
+            "–" if math.isnan(row.ratio) else f"{row.ratio:.4g}",
+            "" if row.run < 0 else str(row.run),
+            "" if row.round == 0 else str(row.round),
+            row.text,
+        )
+        for row in rows
+    ]
+    return [head, *shown]

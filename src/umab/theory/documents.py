@@ -1,0 +1,193 @@
+"""The pages on theory in `docs/`, with their numbers: `python -m umab.theory.documents docs` writes them anew."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import numpy as np
+
+import umab
+from umab import datasets
+from umab.algorithms.registry import policy as policy_of
+from umab.files import write_atomically
+from umab.theory.bounds import bound
+from umab.theory.scaling import Scaling, scaling
+from umab.theory.search import exact_regret, turns
+from umab.theory.statements import STATEMENTS, Statement
+from umab.theory.trajectory import follow
+from umab.theory.worst_cases import WorstCase, kept
+
+PAGES = ("theory.md", "errata.md")
+
+
+class Row(NamedTuple):
+    """A row of the table of statements."""
+
+    id: str
+    where: str
+    text: str
+    form: str
+    verdict: str
+    ratio: str
+    case: str
+
+
+def statement_rows() -> list[Row]:
+    """Return all statements with the worst case that was found for the policies of the paper."""
+    cases: dict[Statement, list[WorstCase]] = {}
+    for case in kept():
+        if case.policy != "umab-g-maintext":
+            cases.setdefault(case.statement, []).append(case)
+    rows = []
+    for statement in STATEMENTS:
+        worst = max(cases[statement], key=lambda case: _comparable(case.certified.ratio))
+        found = worst.certified
+        says = found.verdict if found.verdict == "violated" else "no violation found"
+        shown = "–" if math.isnan(found.ratio) else f"{found.ratio:.3g}"
+        rows.append(Row(*statement[:4], says, shown, f"{worst.policy}: {worst.losses}"))
+    return rows
+
+
+def _comparable(ratio: float) -> float:
+    return -math.inf if math.isnan(ratio) else ratio
+
+
+class TheoremRow(NamedTuple):
+    """What a theorem promises on a table, and what was measured."""
+
+    policy: str
+    table: str
+    regret: float
+    printed: float | None
+    repaired: float | None
+
+
+def theorem_rows() -> Iterator[TheoremRow]:
+    """Yield the bounds of the theorems on some tables, with the regret that was measured or, if small, is exact."""
+    rng = np.random.default_rng(0)
+    tables = {
+        "losses of Figure 2a": datasets.bad_losses(),
+        "normal losses of Figure 2c": datasets.stochastic("printed"),
+        "training errors of Figure 1c": datasets.selection("printed"),
+        "exponential, 1000 × 3": umab.Losses.of(rng.exponential([1.0, 2.0, 4.0], size=(1000, 3))),
+        "Cauchy, 1000 × 5": umab.Losses.of(rng.standard_cauchy(size=(1000, 5))),
+    }
+    for name in ("umab-nn", "umab-g", "umab-g-a"):
+        for table, losses in tables.items():
+            if not policy_of(name).refusal(float(losses.table.min()), ""):
+                promised = bound(name, losses)
+                result = umab.simulate(name, losses, n_trials=200, expected=True, keep="summary", progress=False)
+                yield TheoremRow(name, table, float(result.mean[-1]), promised.printed, promised.repaired)
+        small = [[1.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+        exact = exact_regret(policy_of(name), small)  # type: ignore[arg-type]
+        yield TheoremRow(name, "6 × 2, all 64 sequences of arms", exact.regret, exact.printed, exact.repaired)
+
+
+def case_of(policy: str, id: str, form: str = "as printed") -> WorstCase:
+    """Return the worst case that is kept for a statement about a policy."""
+    return next(case for case in kept() if (case.policy, case.statement.id, case.statement.form) == (policy, id, form))
+
+
+def explored(name: str, losses: umab.Losses) -> float:
+    """Return the share of rounds in which some arm is explored, over ten runs."""
+    policy = policy_of(name).for_horizon(losses.n_rounds)
+    arms = umab.simulate(policy, losses, n_trials=10, progress=False).arms
+    return float((follow(policy, losses.table, arms).offsets != 0).any(axis=2).mean())
+
+
+def exploration_cost(name: str, losses: Any) -> float:
+    """Return what exploration is expected to cost, Σ_t ρ_t ⟨ℓ_t, c_t⟩, on average over three runs."""
+    path = follow(policy_of(name), losses, umab.simulate(name, losses, n_trials=3, progress=False).arms)
+    cost = (path.losses * path.offsets[:, :-1]).sum(axis=2) * path.exploration[:, :-1]
+    return float(cost.sum(axis=1).mean())
+
+
+def final(name: str, losses: Any, n_trials: int = 200) -> float:
+    """Return a mean final expected regret."""
+    result = umab.simulate(name, losses, n_trials=n_trials, expected=True, keep="summary", progress=False)
+    return float(result.mean[-1])
+
+
+def state_bytes(n_rounds: int) -> int:
+    """Return the size of what a learner with ten arms keeps, after so many rounds."""
+    learner = umab.Learner(umab.UMABG(), arms=10, seed=0)
+    for _ in range(n_rounds):
+        learner.update(learner.select(), 1.0)
+    return int(learner._buffer.nbytes)
+
+
+def numbers() -> dict[str, Any]:
+    """Return every number of the page of errata, from runs."""
+    ones = np.tile([0.0, 1.0], (20_000, 1))
+    tiny = np.zeros((16_000_000, 2))
+    tiny[:, 0] = 1e-12
+    losses = umab.Losses.of(tiny)
+    exponential = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
+    growth: dict[str, Scaling] = {
+        key: scaling(name, family=family, progress=False)  # type: ignore[arg-type]
+        for key, name, family in (
+            ("small_g", "umab-g", "small"),
+            ("small_nn", "umab-nn", "small"),
+            ("turn_banker", "banker-omd", "turn"),
+            ("turn_g", "umab-g", "turn"),
+            ("turn_g_a", "umab-g-a", "turn"),
+        )
+    }
+    sum_of_norms = float(np.abs(ones).max(axis=1).sum())
+    alpha, before, now = math.sqrt(2.0), 0.5, 1.0
+    return {
+        "growth": growth,
+        "maintext": final("umab-g-maintext", ones, 50),
+        "appendix": final("umab-g-a", ones, 50),
+        "exploring": exploration_cost("umab-g-maintext", ones),
+        "lemma4": 2 * 4 + 2 * math.sqrt(1 + 8 * sum_of_norms) + 2 * math.sqrt(2 * sum_of_norms),
+        "rho_grows": case_of("umab-g-maintext", "ρ never grows"),
+        "maintext_clipping": case_of("umab-g-maintext", "Lemma 5, error"),
+        "tiny_regret": final("umab-g", losses, 1),
+        "tiny": bound("umab-g", losses),
+        "explored": {
+            "2a": explored("umab-g-a", datasets.bad_losses()),
+            "2c": explored("umab-g-a", datasets.stochastic("printed")),
+            "1c": explored("umab-g-a", datasets.selection("printed")),
+            "2a, rate 4": explored("umab-g-a:rate=4", datasets.bad_losses()),
+        },
+        "cautious": final("umab-g-a", exponential) / final("umab-nn", exponential),
+        "psi": case_of("umab-nn", "Ψ"),
+        "premise": case_of("umab-g-a", "2η_t|ℓ'_t|p_t/p'_t ≤ 1"),
+        "next_p": case_of("umab-g-a", "Lemma 3, next p"),
+        "sharp": case_of("umab-g-a", "Lemma 3, p", "as repaired"),
+        "clip": case_of("umab-g-a", "C²_{t+1}"),
+        "clip_in_rate": case_of("umab-g-a", "C²_{T+1} ≤ 2ℓ²∞"),
+        "gap": case_of("umab-g-a", "comparator"),
+        "last_step": case_of("umab-nn", "last step"),
+        "orabona_left": now**2 * (1 + alpha**2) / math.sqrt(now**2 + before),
+        "orabona_right": 2 * math.sqrt(1 + alpha**2) * (math.sqrt(now**2 + before) - math.sqrt(before)),
+        "turns": turns("banker-omd", "umab-g"),
+        "bytes": {rounds: state_bytes(rounds) for rounds in (10, 10_000)},
+    }
+
+
+def pages() -> dict[str, str]:
+    """Return the pages by the name of their file."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (resources.files(__package__) / name).read_text(encoding="utf-8")),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|")
+    content = {"statements": statement_rows(), "theorems": list(theorem_rows()), "n": numbers()}
+    return {name: environment.get_template(name).render(content) for name in PAGES}
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        write_atomically(Path(sys.argv[1]) / name, text.encode())

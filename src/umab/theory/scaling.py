@@ -1,0 +1,168 @@
+"""How regret grows with the number of rounds, the number of arms and the scale of the losses: fits on log-log axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from umab import checks
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
+from umab.engine.simulate import simulate
+from umab.losses import Losses
+from umab.progress import Progress
+
+Over = Literal["rounds", "arms", "scale"]
+Family = Literal["hard", "turn", "small"]
+
+LEVEL = 0.99
+"""The level of the intervals of exponents."""
+
+_VALUES: dict[Over, tuple[float, ...]] = {
+    "rounds": (1000, 2000, 4000, 8000, 16000, 32000),
+    "arms": (2, 4, 8, 16, 32, 64),
+    "scale": tuple(2.0**power for power in (-20, -10, 0, 10, 20)),
+}
+_USUAL = {"rounds": 4000, "arms": 5, "scale": 1.0}
+
+Table = npt.NDArray[np.float64]
+
+
+class Point(NamedTuple):
+    """The regret at one value of what varies."""
+
+    value: float
+    mean: float
+    se: float
+
+
+class Scaling(NamedTuple):
+    """Regret ∝ value^exponent, as far as the points show it."""
+
+    policy: str
+    over: Over
+    family: Family
+    points: list[Point]
+    exponent: float
+    low: float
+    high: float
+    """The interval of the exponent, at `LEVEL`."""
+
+
+def scaling(
+    policy: Policy | str,
+    *,
+    over: Over = "rounds",
+    family: Family = "hard",
+    values: Sequence[float] | None = None,
+    n_tables: int = 30,
+    n_trials: int = 10,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Scaling:
+    """Fit the exponent with which the expected regret of a policy grows.
+
+    Parameters
+    ----------
+    policy
+        A policy or its name.
+    over
+        What varies: the number of ``"rounds"`` or ``"arms"``, or the ``"scale"`` of the losses.
+    family
+        The losses. ``"hard"``: 0 or 1 by the toss of a coin, with one arm better by √(n/T)/2, the gap at which telling
+        it apart takes all rounds; no policy can do better than √(nT) there. ``"turn"``: two arms, (1, 0) for half the
+        rounds and (−10, 0) from then on, so that who has stopped looking at the first arm misses the turn. ``"small"``:
+        two arms, (1e-8, 0) for ever.
+    values
+        The values; by default a range of them.
+    n_tables, n_trials
+        How many tables of each value, and trials on each. The standard errors are those of means over tables, so they
+        count both.
+    seed
+        Of the tables and trials.
+    progress
+        As for `umab.simulate`.
+
+    Returns
+    -------
+    The points and the exponent, by least squares on logarithms, weighted by the errors of the points. Its interval is
+    that of a t-distribution; where the points scatter more than their errors allow, the interval is wider for it.
+    """
+    checks.one_of("over", over, get_args(Over))
+    checks.one_of("family", family, get_args(Family))
+    which = as_policy(policy)
+    chosen = _VALUES[over] if values is None else tuple(values)
+    if len(chosen) < 3 or min(chosen) <= 0:
+        raise ValueError(f"an exponent needs at least 3 values above 0, but got {list(chosen)}")
+    points = []
+    with Progress(len(chosen) * n_tables * n_trials, f"{which.name} over {over}", progress) as bar:
+        for value in chosen:
+            usual = {**_USUAL, over: value}
+            shape = int(usual["rounds"]), int(usual["arms"])
+            finals = []
+            for at in range(n_tables):
+                rng = np.random.default_rng([seed, at, *shape])
+                table = usual["scale"] * _FAMILIES[family](rng, *shape)
+                result = simulate(
+                    which,
+                    Losses.of(table),
+                    n_trials=n_trials,
+                    seed=seed + at,
+                    expected=True,
+                    keep="summary",
+                    progress=bar,
+                )
+                finals.append(float(result.mean[-1]))
+            points.append(
+                Point(float(value), float(np.mean(finals)), float(np.std(finals, ddof=1) / math.sqrt(n_tables)))
+            )
+    return Scaling(which.name, over, family, points, *_exponent(points))
+
+
+def _hard(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
+    chances = np.full(n_arms, 0.5)
+    chances[rng.integers(n_arms)] -= min(0.5, 0.5 * math.sqrt(n_arms / n_rounds))
+    return (rng.random((n_rounds, n_arms)) < chances).astype(np.float64)
+
+
+def _turn(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
+    table = np.zeros((n_rounds, 2))
+    table[: n_rounds // 2, 0], table[n_rounds // 2 :, 0] = 1.0, -10.0
+    return table
+
+
+def _small(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
+    table = np.zeros((n_rounds, 2))
+    table[:, 0] = 1e-8
+    return table
+
+
+_FAMILIES: dict[Family, Callable[[np.random.Generator, int, int], Table]] = {
+    "hard": _hard,
+    "turn": _turn,
+    "small": _small,
+}
+
+
+def _exponent(points: Sequence[Point]) -> tuple[float, float, float]:
+    """Return the slope of log mean against log value, and the ends of its interval."""
+    if any(not point.mean > 0.0 for point in points):
+        return math.nan, math.nan, math.nan  # a regret that is not above 0 has no logarithm
+    x = np.log([point.value for point in points])
+    y = np.log([point.mean for point in points])
+    # Points without any error still have that of rounding.
+    errors = np.array([max(point.se / point.mean, 1e-12) for point in points])
+    weights = errors**-2
+    centre = (weights * x).sum() / weights.sum()
+    spread = (weights * (x - centre) ** 2).sum()
+    slope = float((weights * (x - centre) * y).sum() / spread)
+    level = (weights * (y - slope * x)).sum() / weights.sum()
+    freedom = len(points) - 2
+    scatter = float((weights * (y - level - slope * x) ** 2).sum() / freedom)
+    half = float(stdtrit(freedom, 0.5 + 0.5 * LEVEL)) * math.sqrt(max(1.0, scatter) / spread)
+    return slope, slope - half, slope + half

@@ -1,0 +1,213 @@
+"""A search for the worst case of a statement: the losses and arms on which it comes closest to failing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.engine.simulate import simulate
+from umab.losses import Losses
+from umab.theory.bounds import bound
+from umab.theory.certificates import Certified, check, judged
+from umab.theory.statements import Sides, Statement, Steps
+from umab.theory.trajectory import follow
+
+_SIZES = ((2, 1, 1), (2, 3, 3), (3, 2, 2), (2, 3, 40), (3, 4, 40))
+"""Arms, blocks and rounds of the tables that are tried."""
+
+_POPULATION, _PARENTS, _GENERATIONS = 96, 16, 30
+
+Numbers = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.intp]
+
+
+class Block(NamedTuple):
+    """Rounds in a row with the same losses and the same arm."""
+
+    rounds: int
+    arm: int
+    losses: list[float]
+
+
+class Found(NamedTuple):
+    """The worst case that a search has found, made as small as it can be."""
+
+    certified: Certified
+    blocks: list[Block]
+
+
+def search(statement: Statement, policy: UMABNN | UMABG, *, seed: int = 0) -> Found:
+    """Look for the losses and arms that are worst for a statement, and return the smallest that are as bad.
+
+    An evolution of tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
+    children with other numbers, signs, arms or lengths. What is found is then shrunk, block by block and number by
+    number, as long as it stays violated or, if it never was, as long as its ratio stays within a thousandth.
+    """
+    rng = np.random.default_rng(seed)
+    worst, found = -math.inf, [Block(1, 0, [0.0, 0.0])]
+    for n_arms, n_blocks, n_rounds in _SIZES:
+        losses = _random(rng, (_POPULATION, n_blocks, n_arms), policy)
+        arms = rng.integers(n_arms, size=(_POPULATION, n_blocks))
+        rounds = _lengths(rng, n_blocks, n_rounds)
+        for _ in range(_GENERATIONS if n_rounds > 1 else 8):
+            badness = _badness(statement, policy, losses, arms, rounds)
+            order = np.argsort(-badness)[:_PARENTS]
+            if badness[order[0]] > worst:
+                worst = float(badness[order[0]])
+                best = zip(rounds[order[0]], arms[order[0]], losses[order[0]], strict=True)
+                found = [Block(int(length), int(arm), row.tolist()) for length, arm, row in best]
+            parents = np.concatenate([order, rng.choice(order, _POPULATION - _PARENTS)])
+            losses, arms, rounds = losses[parents], arms[parents], rounds[parents]
+            _mutate(rng, losses[_PARENTS:], arms[_PARENTS:], rounds[_PARENTS:], policy)
+    blocks = _shrink(statement, policy, worst, found)
+    return Found(_certified(statement, policy, blocks), blocks)
+
+
+def replay(statement: Statement, policy: UMABNN | UMABG, blocks: list[Block]) -> Sides:
+    """Return the two sides of a statement on a case that was found."""
+    table = np.repeat([block.losses for block in blocks], [block.rounds for block in blocks], axis=0)
+    arms = np.repeat([block.arm for block in blocks], [block.rounds for block in blocks])
+    return statement.says(Steps(follow(policy, table, arms[None])))
+
+
+def _certified(statement: Statement, policy: UMABNN | UMABG, blocks: list[Block]) -> Certified:
+    return check(statement, replay(statement, policy, blocks))
+
+
+def _badness(statement: Statement, policy: UMABNN | UMABG, losses: Numbers, arms: Whole, rounds: Whole) -> Numbers:
+    """Return the largest ratio of each run; a statement that says nothing of a run is not bad at all."""
+    tables = np.array([np.repeat(row, length, axis=0) for row, length in zip(losses, rounds, strict=True)])
+    drawn = np.array([np.repeat(row, length) for row, length in zip(arms, rounds, strict=True)])
+    _, ratios = judged(statement.says(Steps(follow(policy, tables, drawn))))
+    return np.asarray(np.where(np.isnan(ratios), -np.inf, ratios).max(axis=1), dtype=np.float64)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], policy: UMABNN | UMABG) -> Numbers:
+    """Return losses of many sizes; some are 0, and some negative if the policy takes such."""
+    sizes = 10.0 ** rng.uniform(-3.0, 3.0, shape)
+    signs = rng.choice([-1.0, 1.0] if isinstance(policy, UMABG) else [1.0], shape)
+    return np.where(rng.random(shape) < 0.2, 0.0, signs * sizes)
+
+
+def _lengths(rng: np.random.Generator, n_blocks: int, n_rounds: int) -> Whole:
+    """Return the lengths of the blocks of each run: at least 1, and `n_rounds` in all."""
+    more = rng.multinomial(n_rounds - n_blocks, rng.dirichlet(np.ones(n_blocks), size=_POPULATION))
+    return np.asarray(1 + more, dtype=np.intp)
+
+
+def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whole, policy: UMABNN | UMABG) -> None:
+    """Change some numbers a little, some altogether, some arms, and some lengths; in place."""
+    losses *= np.exp(rng.normal(scale=rng.choice([0.02, 0.3, 1.5], size=(len(losses), 1, 1)), size=losses.shape))
+    anew = rng.random(losses.shape) < 0.05
+    losses[anew] = _random(rng, losses.shape, policy)[anew]
+    other = rng.random(arms.shape) < 0.1
+    arms[other] = rng.integers(losses.shape[2], size=arms.shape)[other]
+    for run in range(len(rounds)):
+        longer, shorter = rng.integers(rounds.shape[1], size=2)
+        moved = min(int(rng.integers(4)), int(rounds[run, shorter]) - 1)
+        rounds[run, longer] += moved
+        rounds[run, shorter] -= moved
+
+
+def _shrink(statement: Statement, policy: UMABNN | UMABG, worst: float, blocks: list[Block]) -> list[Block]:
+    """Return a smaller case that is as bad: fewer blocks, fewer rounds, zeros, numbers of fewer digits."""
+    violated = _certified(statement, policy, blocks).verdict == "violated"
+
+    def as_bad(tried: list[Block]) -> bool:
+        row = _certified(statement, policy, tried)
+        return row.verdict == "violated" if violated else row.ratio >= 0.999 * worst
+
+    def with_block(at: int, **changes: Any) -> list[Block]:
+        return [*blocks[:at], blocks[at]._replace(**changes), *blocks[at + 1 :]]
+
+    at = 0
+    while at < len(blocks):
+        if len(blocks) > 1 and as_bad(shorter := blocks[:at] + blocks[at + 1 :]):
+            blocks = shorter
+        else:
+            at += 1
+    for at in range(len(blocks)):
+        for rounds in range(1, blocks[at].rounds):
+            if as_bad(fewer := with_block(at, rounds=rounds)):
+                blocks = fewer
+                break
+        for arm in range(len(blocks[at].losses)):
+            loss = blocks[at].losses[arm]
+            digits = (float(f"{loss:.{count}g}") for count in range(1, 6))
+            for simple in (0.0, math.copysign(1.0, loss), *digits):
+                row = [*blocks[at].losses[:arm], simple, *blocks[at].losses[arm + 1 :]]
+                if as_bad(simpler := with_block(at, losses=row)):
+                    blocks = simpler
+                    break
+    return blocks
+
+
+class Exact(NamedTuple):
+    """The expected regret on a small table, without error: over all sequences of arms."""
+
+    regret: float
+    printed: float | None
+    repaired: float | None
+
+
+def exact_regret(policy: UMABNN | UMABG, losses: Any) -> Exact:
+    """Return the expected regret of a policy on a small table, summed over every sequence of arms, and its bounds.
+
+    Examples
+    --------
+    >>> import umab
+    >>> from umab.theory.search import exact_regret
+    >>> round(exact_regret(umab.UMABNN(), [[1.0, 0.0], [1.0, 0.0]]).regret, 6)
+    0.823223
+    """
+    table = Losses.of(losses)
+    n_sequences = table.n_arms**table.n_rounds
+    if n_sequences > 100_000:
+        raise ValueError(f"there must be at most 100000 sequences of arms, but this table has {n_sequences}")
+    sequences = np.array(list(itertools.product(range(table.n_arms), repeat=table.n_rounds)))
+    path = follow(policy, table.table, sequences)
+    regret = (np.exp(path.log_probability) * path.expected_regret).sum()
+    promised = bound(policy, table)
+    return Exact(float(regret), promised.printed, promised.repaired)
+
+
+class Turn(NamedTuple):
+    """Two arms whose losses change once, and the regret of a policy there over that of another."""
+
+    before: tuple[float, float]
+    after: tuple[float, float]
+    share: float
+    """The share of the rounds before the change."""
+    ratio: float
+
+
+def turns(policy: str, against: str, *, n_rounds: int = 32_000, n_trials: int = 20) -> list[Turn]:
+    """Return all sequences of a small family on which two policies part, the worst for the first one first.
+
+    Two arms; losses of −1, 0 or 1 for a quarter, half or three quarters of the rounds, and then ±10 for one of them.
+    Regrets are counted from √(nT)ℓ∞ on, which both may have, so that a ratio of small numbers is not taken for a find.
+    """
+    found = []
+    levels = (-1.0, 0.0, 1.0)
+    for before in itertools.product(levels, levels):
+        for after in ((10.0, 0.0), (-10.0, 0.0)):
+            for share in (0.25, 0.5, 0.75):
+                table = np.empty((n_rounds, 2))
+                switch = int(share * n_rounds)
+                table[:switch], table[switch:] = before, after
+                regrets = [
+                    float(result.mean[-1])
+                    for result in simulate(
+                        [policy, against], table, n_trials=n_trials, expected=True, keep="summary", progress=False
+                    )
+                ]
+                usual = 10.0 * math.sqrt(2 * n_rounds)
+                ratio = max(regrets[0], usual) / max(regrets[1], usual)
+                found.append(Turn(before, after, share, ratio))
+    return sorted(found, key=lambda turn: -turn.ratio)

@@ -1,0 +1,89 @@
+"""The worst case that was found for each statement: kept as a file, searched anew, and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from importlib import resources
+from typing import Any, NamedTuple
+
+from umab.algorithms.registry import policy as policy_of
+from umab.progress import Progress
+from umab.theory.certificates import Certified, check
+from umab.theory.search import Block, replay, search
+from umab.theory.statements import STATEMENTS, Statement
+
+SEARCHED = ("umab-nn", "umab-g", "umab-g-a", "umab-g-maintext")
+"""The policies whose statements are searched."""
+
+# Cases that need more rounds than the search tries. Small losses push an arm below ρ while Σℓ'² is still far below nC²;
+# then the likeliest arm, which pays for the exploration, draws the most negative loss that is not clipped.
+_BY_HAND = {
+    "2η_t|ℓ'_t|p_t/p'_t ≤ 1": [Block(500, 1, [0.0, 0.02]), Block(1, 0, [-2.0, 0.0])],
+}
+
+
+class WorstCase(NamedTuple):
+    """A statement about a policy, and the losses and arms that are worst for it."""
+
+    policy: str
+    statement: Statement
+    blocks: list[Block]
+
+    @property
+    def certified(self) -> Certified:
+        """What the case says of the statement, worked out anew."""
+        return check(self.statement, replay(self.statement, policy_of(self.policy), self.blocks))  # type: ignore[arg-type]
+
+    @property
+    def losses(self) -> str:
+        """The case in words: rounds × losses, the arm that is drawn in bold brackets."""
+        return ", ".join(
+            f"{block.rounds}×({', '.join(_marked(loss, k == block.arm) for k, loss in enumerate(block.losses))})"
+            for block in self.blocks
+        )
+
+
+def _marked(loss: float, drawn: bool) -> str:
+    return f"[{loss:.4g}]" if drawn else f"{loss:.4g}"
+
+
+def find(policies: Iterable[str] = SEARCHED, *, seed: int = 0, progress: bool | None = None) -> Iterator[WorstCase]:
+    """Search for the worst case of every statement about these policies; yield each when it is found."""
+    wanted = [(name, each) for name in policies for each in STATEMENTS if each.is_about(policy_of(name))]
+    with Progress(len(wanted), "searching", progress) as bar:
+        for name, statement in wanted:
+            case = WorstCase(name, statement, search(statement, policy_of(name), seed=seed).blocks)  # type: ignore[arg-type]
+            by_hand = _BY_HAND.get(statement.id)
+            if by_hand:
+                other = case._replace(blocks=by_hand)
+                case = max(case, other, key=lambda each: each.certified.ratio)
+            yield case
+            bar.advance(1)
+
+
+def kept() -> list[WorstCase]:
+    """Return the worst cases that are kept with the package."""
+    rows = json.loads((resources.files(__package__) / "worst_cases.json").read_text(encoding="utf-8"))
+    by_key = {(each.id, each.form, each.text): each for each in STATEMENTS}
+    return [
+        WorstCase(
+            row["policy"], by_key[row["id"], row["form"], row["text"]], [Block(*block) for block in row["blocks"]]
+        )
+        for row in rows
+    ]
+
+
+def as_json(cases: Iterable[WorstCase]) -> str:
+    """Return worst cases as the package keeps them."""
+    rows: list[dict[str, Any]] = [
+        {
+            "policy": case.policy,
+            "id": case.statement.id,
+            "form": case.statement.form,
+            "text": case.statement.text,
+            "blocks": [list(block) for block in case.blocks],
+        }
+        for case in cases
+    ]
+    return "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n"

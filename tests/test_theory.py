@@ -1,0 +1,394 @@
+"""Theory: bounds, trajectories, statements, certificates, searches and exponents."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reference
+import umab
+from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_nn import UMABNN
+from umab.testing import Array
+from umab.theory import documents
+from umab.theory.bounds import TABLE_1, bound, table1
+from umab.theory.certificates import TOLERANCE, Certified, as_json, certify, check
+from umab.theory.scaling import Point, _exponent, scaling
+from umab.theory.search import Block, exact_regret, search, turns
+from umab.theory.statements import STATEMENTS, Sides, Statement, Steps
+from umab.theory.trajectory import Trajectory, follow, log_barrier
+from umab.theory.worst_cases import SEARCHED, kept
+
+RNG = np.random.default_rng(3)
+SIGNED = 5.0 * RNG.normal(size=(200, 3))
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def statement(id: str, form: str = "as printed", exploration: str = "") -> Statement:
+    found = [each for each in STATEMENTS if (each.id, each.form) == (id, form)]
+    return next(each for each in found if not exploration or exploration in each.exploration or not each.exploration)
+
+
+@pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none", "maintext"])
+@pytest.mark.parametrize("rate", [0.25, 4.0])
+def test_a_trajectory_is_that_of_the_definition(exploration: Any, rate: float) -> None:
+    """As 40 digits have it: the distributions, to the last digit of the doubles they come in."""
+    policy = umab.UMABG(exploration=exploration, rate=rate, horizon=60 if exploration == "fixed" else None)
+    arms = RNG.integers(3, size=60)
+    seen = [float(SIGNED[t, arm]) for t, arm in enumerate(arms)]
+    exact = reference.umab_g(arms.tolist(), seen, 3, rate=rate, exploration=exploration, horizon=60)
+    path = follow(policy, SIGNED[:60], arms[None])
+    np.testing.assert_allclose(path.drawn_from[0].astype(float), exact, rtol=1e-15)
+    np.testing.assert_allclose(
+        (path.p + path.exploration[:, :, None] * path.offsets)[0].astype(float), exact, rtol=1e-15
+    )
+
+
+def test_a_trajectory_of_umab_nn_is_that_of_the_definition() -> None:
+    arms = RNG.integers(3, size=60)
+    seen = [abs(float(SIGNED[t, arm])) for t, arm in enumerate(arms)]
+    path = follow(umab.UMABNN(), np.abs(SIGNED[:60]), arms[None])
+    np.testing.assert_allclose(path.p[0].astype(float), reference.umab_nn(arms.tolist(), seen, 3), rtol=1e-15)
+    assert (path.p == path.drawn_from).all() and (path.clipped == path.seen).all()
+
+
+def test_the_engine_draws_what_trajectories_say() -> None:
+    for name, losses in (("umab-nn", np.abs(SIGNED)), ("umab-g", SIGNED), ("umab-g-a:rate=4", SIGNED)):
+        result = umab.simulate(name, losses, n_trials=6, expected=True)
+        path = follow(umab.policy(name).for_horizon(200), losses, result.arms)
+        np.testing.assert_allclose(path.expected_regret.astype(float), result.final_regret, rtol=1e-8)
+
+
+def test_the_log_barrier_solves_its_equation() -> None:
+    sums = RNG.normal(scale=50.0, size=(40, 7)).astype(np.longdouble)
+    inverse = np.abs(RNG.normal(size=40)).astype(np.longdouble)
+    p = log_barrier(sums, inverse)
+    # At the minimum L_k − (1/η)/p_k is the same for all arms.
+    slopes = sums - inverse[:, None] / p
+    assert (np.ptp(slopes, axis=1) <= 1e-16 * np.abs(slopes).max(axis=1)).all()
+    assert (np.abs(p.sum(axis=1) - 1) < 1e-18).all()
+
+
+def test_policies_without_proofs_are_refused() -> None:
+    for run in (lambda: certify("ahb", SIGNED), lambda: follow(umab.AHB(), SIGNED, [[0] * 200])):
+        with pytest.raises(TypeError, match="UMAB-NN and UMAB-G, but got ahb"):
+            run()
+
+
+def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -> Trajectory:
+    """A trajectory in which something was changed on purpose."""
+    path = follow(policy, losses, arms)
+    return dataclasses.replace(path, **{name: change(getattr(path, name)) for name, change in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("id", "form", "policy", "changes"),
+    [
+        ("Lemma 1", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * np.linspace(1, 1e-4, x.shape[1])}),
+        ("Lemma 2", "as printed", "umab-g-a", {"p": lambda x: np.roll(x, 1, axis=2)}),
+        ("Lemma 2, ℓ ≥ 0", "as printed", "umab-nn", {"inverse_rate": lambda x: x * 30}),
+        ("(4)", "as printed", "umab-nn", {"drawn_from": lambda x: x / 5}),
+        ("(5)", "as printed", "umab-nn", {"inverse_rate": lambda x: x / 1e4, "sums": lambda x: x - 1e3}),
+        ("Lemma 6", "as printed", "umab-nn", None),
+        ("decomposition", "as printed", "umab-g-a", None),  # an identity: no run can break it
+        ("Lemma 3, p", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 3}),
+        ("Lemma 3, p", "as repaired", "umab-g-a", {"drawn_from": lambda x: x / 1.2}),
+        ("Lemma 3, next p", "as printed", "umab-g-a", {"p": lambda x: x * 7.0 ** np.arange(x.shape[1])[:, None]}),
+        ("2η_t|ℓ'_t| ≤ 1", "as printed", "umab-g-a", {"inverse_rate": lambda x: x / 2}),
+        ("2η_t|ℓ'_t|p_t/p'_t ≤ 1", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 2}),
+        ("η_t ≤ 3η_{t+1}", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * 4.0 ** np.arange(x.shape[1])}),
+        ("C²_{t+1}", "as repaired", "umab-g-a", {"clip": lambda x: x * 1.1 ** np.arange(x.shape[1])}),
+        ("Lemma 7", "as printed", "umab-g-a", {"p": lambda x: x / 3}),
+        ("Lemma 8", "as printed", "umab-g-a", {"p": lambda x: x * 1.01 ** np.arange(x.shape[1])[:, None]}),
+        ("step, ℓ ≥ 0", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * 30}),
+        ("step, ℓ < 0", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 50}),
+        ("step", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 90}),
+        (
+            "C²_{T+1} ≤ max(|C_1|, ℓ⁻∞)²",
+            "as repaired",
+            "umab-g-a",
+            {"clip": lambda x: x * np.linspace(1, 2, x.shape[1])},
+        ),
+        ("(10)", "as repaired", "umab-g-a", {"sums": lambda x: x - 1e6}),
+        ("Lemma 4", "as printed", "umab-g", {"offsets": lambda x: x * 0 + 1e4}),
+        ("Lemma 4", "as printed", "umab-g-a", {"offsets": lambda x: x * 0 + 1e6, "exploration": lambda x: x * 0 + 1}),
+        (
+            "Lemma 10",
+            "as printed",
+            "umab-g-a",
+            {"offsets": lambda x: x * 0 + 1e7 * (np.arange(x.shape[1]) == 9)[:, None]},
+        ),
+        ("Lemma 5, clips", "as printed", "umab-g-a", {"clipped": lambda x: x + np.longdouble(1)}),
+        ("Lemma 5, clips", "as repaired", "umab-g-a", {"clipped": lambda x: x + np.longdouble(1)}),
+        ("Lemma 5, error", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 1e3}),
+        ("|C_T| ≤ 1 + ℓ∞", "as printed", "umab-g-a", {"clip": lambda x: x * 2}),
+        ("η never grows", "as printed", "umab-g-a", {"inverse_rate": lambda x: x[:, ::-1]}),
+        ("ρ never grows", "as printed", "umab-g", {"exploration": lambda x: x[:, ::-1]}),
+        ("C never grows", "as printed", "umab-g-a", {"clip": lambda x: x[:, ::-1]}),
+    ],
+)
+def test_every_certificate_can_fail(id: str, form: Any, policy: str, changes: dict[str, Any] | None) -> None:
+    """It holds along runs of the algorithm, and is violated when the algorithm is broken on purpose."""
+    which = umab.policy(policy).for_horizon(200)
+    assert isinstance(which, (UMABNN, UMABG))
+    losses = np.abs(SIGNED) if isinstance(which, UMABNN) else SIGNED
+    arms = umab.simulate(which, losses, n_trials=5).arms
+    said = statement(id, form, getattr(which, "exploration", ""))
+    assert said.is_about(which)
+    assert check(said, said.says(Steps(follow(which, losses, arms)))).verdict == "holds"
+    if changes is not None:
+        assert check(said, said.says(Steps(broken(which, losses, arms, **changes)))).verdict == "violated"
+
+
+def test_statements_on_sums_alone_can_fail() -> None:
+    """Lemmas 6 and 9 are on any numbers: with smaller constants they are violated by the worst case that is kept."""
+    for id, name in (("Lemma 6", "umab-g-a"), ("Lemma 9", "umab-g-a")):
+        case = next(each for each in kept() if (each.statement.id, each.policy) == (id, name))
+        assert case.certified.verdict == "holds" and case.certified.ratio > 0.5
+        sides = case.statement.says(Steps(follow(umab.policy(name), *expanded(case.blocks))))
+        tighter = Sides(sides.left, sides.right * 0.5, sides.size)
+        assert check(case.statement, tighter).verdict == "violated"
+
+
+def expanded(blocks: list[Block]) -> tuple[Array, Array]:
+    lengths = [block.rounds for block in blocks]
+    table = np.repeat(np.array([block.losses for block in blocks]), lengths, axis=0)
+    return table, np.repeat([block.arm for block in blocks], lengths)[None]
+
+
+def test_what_is_printed_wrong_is_violated_and_what_is_repaired_is_not() -> None:
+    cases = {(case.policy, case.statement.id, case.statement.form): case.certified for case in kept()}
+    for name in ("umab-g", "umab-g-a"):
+        for id in ("Ψ", "comparator", "C²_{t+1}"):
+            assert cases[name, id, "as printed"].verdict == "violated"
+            assert cases[name, id, "as repaired"].verdict == "holds"
+        assert cases[name, "C²_{T+1} ≤ 2ℓ²∞", "as printed"].verdict == "violated"
+    assert cases["umab-g-a", "2η_t|ℓ'_t|p_t/p'_t ≤ 1", "as printed"].verdict == "violated"
+    assert 0.999 < cases["umab-g-a", "Lemma 3, p", "as repaired"].ratio <= 1.0 + 1e-12  # 7/6 is sharp
+    assert cases["umab-nn", "last step", "as printed"].verdict == "violated"
+    assert cases["umab-g-maintext", "ρ never grows", "as printed"].verdict == "violated"
+    assert cases["umab-g-maintext", "Lemma 5, error", "as printed"].verdict == "violated"
+    violated = {
+        (id, form) for (name, id, form), row in cases.items() if row.verdict == "violated" and "main" not in name
+    }
+    assert not any(form == "as repaired" for _, form in violated)
+    assert {id for id, _ in violated} == {
+        "Ψ",
+        "comparator",
+        "last step",
+        "C²_{t+1}",
+        "C²_{T+1} ≤ 2ℓ²∞",
+        "2η_t|ℓ'_t|p_t/p'_t ≤ 1",
+    }
+
+
+def test_a_worst_case_is_kept_for_every_statement() -> None:
+    wanted = {(name, each) for name in SEARCHED for each in STATEMENTS if each.is_about(umab.policy(name))}
+    assert {(case.policy, case.statement) for case in kept()} == wanted
+
+
+def test_a_search_finds_a_violation_and_makes_it_small() -> None:
+    found = search(statement("comparator"), umab.UMABG())
+    assert found.certified.verdict == "violated" and len(found.blocks) == 1 and found.blocks[0].rounds == 1
+    table, _ = expanded(found.blocks)
+    totals = table.sum(axis=0)
+    assert (totals.mean() - totals.min()) / len(table) > np.abs(table).max() > 0
+
+
+def test_rounding_is_no_violation() -> None:
+    size = np.array([1e9], dtype=np.longdouble)
+    said = statement("Lemma 1")
+    for gap, verdict in ((0.5 * TOLERANCE, "holds"), (2.0 * TOLERANCE, "violated")):
+        sides = Sides(size * (1 + gap), size, size)
+        assert check(said, sides).verdict == verdict
+    nothing = np.full((1, 3), np.nan, dtype=np.longdouble)
+    assert check(said, Sides(nothing, nothing, nothing)).verdict == "nothing to check"
+
+
+@pytest.mark.parametrize(("name", "losses"), [("umab-nn", np.abs(SIGNED)), ("umab-g", SIGNED), ("umab-g-a", SIGNED)])
+def test_certificates_of_a_table(name: str, losses: Array) -> None:
+    rows = certify(name, losses, n_trials=4)
+    about = [each for each in STATEMENTS if each.is_about(umab.policy(name).for_horizon(200))]
+    assert [row.id for row in rows] == [
+        "implementation",
+        *["Theorem 1" if name == "umab-nn" else "Theorem 2"] * 2,
+        *(each.id for each in about),
+    ]
+    assert {row.id for row in rows if row.verdict == "violated"} <= {"C²_{t+1}"}
+    assert all(row.verdict != "violated" for row in rows if row.form == "as repaired")
+    content = json.loads(as_json({name: rows}))
+    assert len(content["certificates"][name]) == len(rows) and content["tolerance"] == TOLERANCE
+
+
+def test_certificates_do_not_depend_on_how_runs_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = certify("umab-g-a", SIGNED, n_trials=6)
+    monkeypatch.setattr("umab.theory.certificates._ENTRIES", 2 * SIGNED.size)
+    pieces = certify("umab-g-a", SIGNED, n_trials=6)
+
+    def shown(rows: list[Certified]) -> list[str]:
+        return [repr(row) for row in rows]
+
+    assert shown(whole) == shown(pieces)
+
+
+def test_the_bound_of_umab_nn() -> None:
+    """Theorem 1 by hand, on 100 rounds of (1, 0): S = 100, ℓ∞ = 1."""
+    promised = bound("umab-nn", [[1.0, 0.0]] * 100)
+    assert promised.rate == pytest.approx(math.sqrt(200.0))
+    assert promised.printed == pytest.approx(4 * math.sqrt(200) * math.log(200) + 3.5 * math.sqrt(2) + 1)
+    assert promised.repaired == pytest.approx(0.5 * math.sqrt(200) * math.log(100) + 3.5 * math.sqrt(2) * (10 + 1) + 1)
+
+
+def test_the_bounds_of_umab_g() -> None:
+    """Theorem 2 by hand, on 100 rounds of (1, −3)."""
+    losses = [[1.0, -3.0]] * 100
+    root, log, clips = math.sqrt(2 * 900), math.log(200), math.log2(4)
+    fixed, adaptive = bound("umab-g", losses), bound("umab-g-a", losses)
+    common = 67 * math.sqrt(2 * 4 * 9 + 2 * 900) * log + 63 * math.sqrt(2) * 3 + 3
+    assert fixed.printed == pytest.approx(common + 2 * root + 3 * (8 + math.sqrt(200)) * clips)
+    sizes = math.sqrt(2 * 300)
+    explored = 8 * 3 + 2 * math.sqrt(1 + 8 * 300) + 2 * 3 * sizes
+    assert adaptive.printed == pytest.approx(common + explored + 3 * (8 + 3 * sizes) * clips)
+    # Repaired: C_{T+1} is at most max(1, 3), a clip needs a doubling of it, and the comparator is 2ℓ∞ away.
+    repaired = 4 * math.hypot(2 * 3, root) * math.log(100) + 63 * math.sqrt(2) * (30 + 3) + 2 * root
+    assert fixed.repaired == pytest.approx(repaired + 3 * (8 + math.sqrt(200)) * math.log2(3) + 6)
+    assert sum(adaptive.terms.values()) == adaptive.repaired
+    for name in ("umab-g-a:rate=4", "umab-g-none", "umab-g-maintext"):
+        assert bound(name, losses).repaired is None and "does not cover" in bound(name, losses).source
+
+
+def test_rates_of_the_others() -> None:
+    table = np.array([[1.0, -2.0], [3.0, 0.5]])
+    assert bound("ahb", table).rate == bound("scb", table).rate == pytest.approx(3 * math.sqrt(4))
+    second = math.sqrt(2 * (1 + 4 + 9 + 0.25))
+    assert bound("sf-mab", table).rate == pytest.approx(3 * math.sqrt(4) + second)
+    assert bound("sf-mab-a", table).rate == pytest.approx(3 * math.sqrt(2 * 6.5) + second)
+    assert bound("uniform", table).rate is None and bound("ahb", table).repaired is None
+
+
+def test_table_1_on_a_table_of_losses() -> None:
+    rows = table1(np.abs(SIGNED), n_trials=20)
+    assert [row.bound.policy for row in rows] == list(TABLE_1)
+    known = umab.simulate("umab-nn", np.abs(SIGNED), n_trials=20, expected=True)
+    assert (rows[-1].mean, rows[-1].se) == (known.mean[-1], known.se[-1])
+    assert [row.bound.policy for row in table1(SIGNED, n_trials=2)] == list(TABLE_1)[:-1]
+    assert all(row.bound.repaired is None or row.mean < row.bound.repaired for row in rows)
+
+
+def test_the_regret_of_a_small_table_is_exact() -> None:
+    """As plain recursion over all sequences has it, and as many trials have it within four errors."""
+    losses = np.array([[1.0, -0.5], [0.2, 0.4], [-2.0, 1.0], [0.3, 0.1]])
+    for policy in (umab.UMABG(), umab.UMABG(rate=4.0)):
+        exact = exact_regret(policy, losses)
+        total = 0.0
+        for arms in itertools.product(range(2), repeat=4):
+            path = follow(policy, losses, np.array([arms]))
+            chance = float(np.prod([path.drawn_from[0, t, arm] for t, arm in enumerate(arms)]))
+            total += chance * (sum(losses[t, arm] for t, arm in enumerate(arms)) - losses.sum(axis=0).min())
+        assert exact.regret == pytest.approx(total, rel=1e-12)
+        result = umab.simulate(policy, losses, n_trials=4000)
+        assert abs(result.mean[-1] - exact.regret) < 4 * result.se[-1]
+    with pytest.raises(ValueError, match="at most 100000 sequences of arms, but this table has 1048576"):
+        exact_regret(umab.UMABG(), np.zeros((20, 2)))
+
+
+def test_small_tables_keep_the_repaired_theorems() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        table = rng.choice([-1.0, 0.0, 1.0], size=(4, 2)) * 10.0 ** rng.uniform(-3, 3, size=(4, 2))
+        for policy in (umab.UMABG(), umab.UMABG(exploration="fixed")):
+            exact = exact_regret(policy, table)
+            assert exact.repaired is not None and exact.regret <= exact.repaired
+        exact = exact_regret(umab.UMABNN(), np.abs(table))
+        assert exact.repaired is not None and exact.regret <= exact.repaired
+
+
+def test_the_main_text_explores_for_ever() -> None:
+    """On (0, 1) its regret is linear, where that of the appendix hardly grows."""
+    regrets = {
+        name: [
+            umab.simulate(name, np.tile([0.0, 1.0], (n, 1)), n_trials=20, expected=True).mean[-1]
+            for n in (10_000, 20_000)
+        ]
+        for name in ("umab-g-maintext", "umab-g-a")
+    }
+    text, appendix = regrets["umab-g-maintext"], regrets["umab-g-a"]
+    assert 0.05 < (text[1] - text[0]) / 10_000 < 0.08  # about 1/16 a round, for ever
+    assert (appendix[1] - appendix[0]) / 10_000 < 0.01
+
+
+def test_exponents() -> None:
+    points = [
+        Point(float(n), 3.0 * n**0.5 * (1 + 0.01 * (-1) ** at), 0.03 * n**0.5) for at, n in enumerate((10, 20, 40, 80))
+    ]
+    slope, low, high = _exponent(points)
+    assert low < 0.5 < high and abs(slope - 0.5) < 0.02 and high - low < 0.2
+    assert all(math.isnan(each) for each in _exponent([*points, Point(160.0, -1.0, 1.0)]))
+    exact = [Point(2.0**k, 5.0 * 2.0**k, 0.0) for k in range(5)]
+    assert _exponent(exact)[0] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_interval_of_an_exponent_covers_it() -> None:
+    """In 99% of 1000 fits to points with known errors, give or take four errors of that share."""
+    rng = np.random.default_rng(0)
+    values = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    covered = 0
+    for _ in range(1000):
+        means = 10.0 * np.sqrt(values) * (1.0 + 0.02 * rng.normal(size=6))
+        _, low, high = _exponent([Point(value, mean, 0.02 * mean) for value, mean in zip(values, means, strict=True)])
+        covered += low < 0.5 < high
+    assert covered / 1000 > 0.99 - 4 * math.sqrt(0.99 * 0.01 / 1000)
+
+
+def test_the_scale_of_umab_nn_is_strictly_free() -> None:
+    found = scaling("umab-nn", over="scale", n_tables=3, n_trials=2)
+    base = next(point for point in found.points if point.value == 1.0)
+    assert all(point.mean == point.value * base.mean for point in found.points)
+    assert found.exponent == pytest.approx(1.0, abs=1e-12)
+
+
+def test_umab_g_is_not_scale_free_for_small_losses() -> None:
+    found = scaling("umab-g", family="small", values=(500, 1000, 2000), n_tables=2, n_trials=2)
+    assert found.exponent == pytest.approx(1.0, abs=1e-3)
+    assert scaling("umab-nn", family="small", values=(500, 1000, 2000), n_tables=5, n_trials=5).exponent < 0.4
+
+
+def test_scaling_refuses_what_gives_no_exponent() -> None:
+    with pytest.raises(ValueError, match="at least 3 values above 0"):
+        scaling("umab-nn", values=(10, 20))
+    with pytest.raises(ValueError, match="over must be one of 'rounds', 'arms', 'scale'"):
+        scaling("umab-nn", over="time")  # type: ignore[arg-type]
+
+
+def test_banker_omd_misses_a_late_turn() -> None:
+    """Its regret is a multiple of UMAB-G's there, and four times the rounds make it a larger one."""
+    early, late = (turns("banker-omd", "umab-g", n_rounds=n, n_trials=30)[0].ratio for n in (2000, 32_000))
+    assert late > 4.0 and late > 1.5 * early
+
+
+def test_the_table_of_statements_is_complete() -> None:
+    text = (DOCS / "theory.md").read_text()
+    for row in documents.statement_rows():
+        line = f"| {row.form} | {row.verdict} | {row.ratio} | {row.case} |".replace("|", "|")
+        assert line in text.replace("\\|", "|"), row
+    for name in (
+        "Theorem 1",
+        "Theorem 2",
+        *(f"Lemma {k}" for k in range(1, 11)),
+        *(f"({k})" for k in range(1, 11)),
+        "Table 1",
+    ):
+        assert name in text or name.replace("Theorem 1", "Theorems") in text
+
+
+@pytest.mark.slow
+def test_the_pages_are_what_the_program_writes() -> None:
+    for name, text in documents.pages().items():
+        assert (DOCS / name).read_text() == text
