@@ -200,7 +200,7 @@ def test_whoever_is_stopped_keeps_the_report_they_had(
     shutil.copytree(report, place)
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
-    def stopped(run: Run, head: Head) -> str:
+    def stopped(*_: Any) -> str:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(folder_module, "page", stopped)
