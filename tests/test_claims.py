@@ -46,12 +46,27 @@ def test_holm_gives_each_claim_its_share_of_the_risk() -> None:
     order = np.argsort(p)
     expected = np.empty(5)
     expected[order] = np.minimum(1.0, np.maximum.accumulate([(5 - rank) * p[at] for rank, at in enumerate(order)]))
+    n_decided = int((expected <= RISK).sum())
+    assert 0 < n_decided < 4  # so that the level of the first that is not decided is that of some after it
     evidence = judge(pairs)
     np.testing.assert_allclose([each.p_holm for each in evidence], expected, rtol=1e-9)
     np.testing.assert_allclose(
-        [each.level for each in evidence], [1.0 - RISK / (5 - list(order).index(at)) for at in range(5)]
+        [each.level for each in evidence], [1.0 - RISK / (5 - min(list(order).index(at), n_decided)) for at in range(5)]
     )
     assert all(each.n_judged == 5 and each.n_trials == 40 for each in evidence)
+
+
+def test_no_interval_contradicts_its_verdict() -> None:
+    """Below 0 it holds, above 0 it does not, and across 0 it is undecided; also after Holm has stopped."""
+    rng = np.random.default_rng(2)
+    seen = set()
+    for _ in range(300):
+        gaps = rng.choice([0.0, -0.3, 0.3, 0.45, -0.45], size=6)
+        for each in judge([(gap + rng.normal(size=40), np.zeros(40)) for gap in gaps]):
+            side = "holds" if each.high < 0.0 else "does not hold" if each.low > 0.0 else "undecided"
+            assert each.verdict == side
+            seen.add((each.verdict, round((1.0 - each.level) / RISK, 6)))
+    assert len(seen) > 8  # many levels were tried
 
 
 def test_a_verdict_says_whether_the_interval_excludes_zero() -> None:
@@ -98,8 +113,10 @@ def test_any_scale_gives_the_same_verdict() -> None:
         (scaled,) = judge([(np.ldexp(first, power), np.ldexp(second, power))])
         assert (scaled.p, scaled.verdict) == (plain.p, plain.verdict)
         assert scaled.se == math.ldexp(plain.se, power)
-    (lost,) = judge([(np.full(5, np.inf), np.arange(5.0))])
-    assert lost.verdict == "undecided"
+    for lost in judge([(np.full(5, np.inf), np.arange(5.0)), (np.full(5, np.inf), np.full(5, np.inf))]):
+        assert lost.verdict == "undecided" and not lost.identical
+    (wide,) = judge([(np.array([1.7e308, 1.6e308]), np.array([-1.7e308, -1.6e308]))])
+    assert wide.p < 0.05 and math.isinf(wide.difference)
 
 
 def test_a_claim_of_several_statements_holds_if_all_do() -> None:

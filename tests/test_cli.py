@@ -9,12 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import umab
 import umab.datasets
+from umab import cli
+from umab.datasets import sources
+from umab.experiments import runner
 
 
 def run(
@@ -248,10 +252,72 @@ def test_scaling_prints_exponents_and_draws_them(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "g").iterdir()} == {"hard-scale.png", "hard-scale.pdf"}
 
 
+def test_a_reader_who_leaves_does_not_lose_the_report(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m umab.cli reproduce --figure adaptive --trials 2 --out out | true"
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    deadline = time.monotonic() + 60.0
+    while not (tmp_path / "out" / "index.html").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_options_reach_the_runner(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, so that what is called can be seen."""
+    monkeypatch.chdir(tmp_path)
+    calls: list[dict[str, Any]] = []
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        calls.append(options)
+        return umab.simulate(*arguments, **options)
+
+    monkeypatch.setattr(runner, "simulate", seen)
+    dropped = ("--drop", "c", "--policy", "ahb", "--trials", "3")
+    assert cli.main(["compare", str(table), *dropped, "--seed", "8", "--threads", "3", "--out", "a"]) == 0
+    assert [(call["seed"], call["n_threads"], call["n_trials"]) for call in calls] == [(8, 3, 3)]
+    content = json.loads((tmp_path / "a" / "results.json").read_text())
+    assert content["provenance"]["times"]["main"]["losses"]["arms"] == ["a", "b"]
+    counted = lines(tmp_path / "counted.csv", "a,b", "1,7", "2,5", "3,6", "4,6")
+    assert cli.main(["compare", str(counted), "--policy", "ahb", "--trials", "2"]) == 2
+    assert cli.main(["compare", str(counted), "--policy", "ahb", "--trials", "2", "--allow-suspicious"]) == 0
+    assert (tmp_path / "report-counted").is_dir()
+    calls.clear()
+    chosen = ("--figure", "adaptive", "--setting", "printed", "--trials", "2")
+    assert cli.main(["reproduce", *chosen, "--threads", "2", "--out", "b"]) == 0
+    assert {call["n_threads"] for call in calls} == {2}
+
+
+def test_only_real_data_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def no_network(source: Any) -> Path:
+        raise sources.FetchError("there is no network in this test")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("UMAB_DATA", raising=False)
+    monkeypatch.setenv("UMAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sources, "fetch", no_network)
+    chosen = ["reproduce", "--figure", "stock", "--setting", "printed", "--trials", "2", "--out", "a"]
+    assert cli.main([*chosen, "--data", "real"]) == 2 and not (tmp_path / "a" / "results.json").exists()
+    assert "the table all_stocks_5yr.csv must be there for real=True" in capsys.readouterr().err
+    assert cli.main(chosen) == 0 and "stock, stand-in data" in capsys.readouterr().out
+    assert cli.main(["data", "fetch"]) == 1
+    assert capsys.readouterr().out.count("not here (there is no network in this test)") == 2
+
+
+def test_data_fetch_fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    fetched: list[str] = []
+    monkeypatch.delenv("UMAB_DATA", raising=False)
+    monkeypatch.setenv("UMAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(sources, "fetch", lambda source: fetched.append(source.name))
+    assert cli.main(["data", "fetch", "sales"]) == 1 and fetched == ["sales"]  # this fetch leaves nothing there
+    assert cli.main(["data"]) == 0 and fetched == ["sales"]
+
+
 def test_ctrl_c_stops_with_a_word(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "umab.cli", "reproduce", "--figure", "nonadaptive", "--trials", "1000000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-        time.sleep(4.0)
+        while not (tmp_path / "report").exists():  # it is made before anything runs
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == "umab: stopped\n"

@@ -128,6 +128,11 @@ claims = []
         ({"data": '{file = "losses.csv", rewards = true}'}, "no key 'rewards' in data; did you mean 'reward'?"),
         ({"data": '{file = "losses.csv", suspicious = "yes"}'}, "suspicious must be one of"),
         ({"title": "3"}, "title must be text, but got 3"),
+        ({"policies": "[]", "claims": ""}, "there must be a policy to run, but the list of policies is empty"),
+        ({"extra": '"scale free"'}, "extra must be a list of policies, or 'scale-free', but got 'scale free'"),
+        ({"data": '{name = "stocks", real = true}'}, "the data set stocks takes no parameters, but got 'real'"),
+        ({"data": '{name = "stock"}'}, "but got 'stock'; did you mean 'stocks'?"),
+        ({"settings": '{".." = {}}'}, "the name of a setting must be of letters, digits, - and _, but got '..'"),
         ({"trials": "= 3"}, "Invalid value"),
     ],
 )
@@ -142,8 +147,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         Experiment.read(tmp_path / "no.toml")
 
 
-def test_losses_that_a_policy_does_not_take_are_refused_before_anything_runs(file: Path) -> None:
+def test_losses_that_a_policy_does_not_take_are_refused_before_anything_runs(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment = Experiment.read(changed(file, policies='["ahb", "umab-nn"]', claims=""))
+    monkeypatch.setattr("umab.experiments.runner.simulate", None)
     with pytest.raises(ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-"):
         run([experiment])
 
@@ -232,6 +240,42 @@ def test_the_six_experiments_of_the_paper() -> None:
         "adaptive": ["umab-g-a < umab-g"],
         "nonadaptive": ["umab-g < umab-g-a"],
     }
+
+
+def test_runs_are_shared_only_if_everything_is_the_same(file: Path) -> None:
+    """Another seed, number of trials, name of an arm or role makes another curve."""
+    content = tomllib.loads(FILE)
+    experiments = [
+        Experiment.of("a", content, folder=file.parent),
+        Experiment.of("b", {**content, "seed": 4}, folder=file.parent),
+        Experiment.of("c", {**content, "trials": 30}, folder=file.parent),
+        Experiment.of("d", {**content, "policies": ["ahb", "uniform"], "extra": [], "claims": []}, folder=file.parent),
+    ]
+    a, b, c, d = run(experiments).outcomes
+    for outcome, n_trials, seed in ((a, 40, 3), (b, 40, 4), (c, 30, 3), (d, 40, 3)):
+        known = umab.simulate("ahb", TABLE, n_trials=n_trials, seed=seed, expected=True)
+        assert same_bits(outcome.curves["ahb"].result.final_regret, known.final_regret)
+    assert a.curves["ahb"].role == "extra" and d.curves["ahb"].role == "main"
+    (file.parent / "other.csv").write_text((file.parent / "losses.csv").read_text().replace("a,b,c", "x,y,z"))
+    other = Experiment.of("e", {**content, "data": "other.csv"}, folder=file.parent)
+    first, second = run([experiments[0], other]).outcomes
+    assert first.curves["ahb"].result.provenance["losses"]["arms"] == ["a", "b", "c"]
+    assert second.curves["ahb"].result.provenance["losses"]["arms"] == ["x", "y", "z"]
+
+
+def test_too_many_arms_are_not_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("umab.experiments.runner._DRAWS_KEPT", 10)
+    (outcome,) = run([Experiment.read(file)], n_trials=3).outcomes
+    assert all(curve.sampled is None for curve in outcome.curves.values())
+    with pytest.raises(AttributeError, match="only a summary"):
+        _ = outcome.curves["ahb"].result.arms
+
+
+def test_policies_that_see_all_losses_may_run_alone() -> None:
+    (outcome,) = run(
+        [Experiment.of("x", {"data": {"name": "bad_losses"}, "policies": ["adahedge"]})], n_trials=2
+    ).outcomes
+    assert outcome.standings == {} and outcome.best == "adahedge"
 
 
 def test_a_comparison_runs_what_takes_the_losses() -> None:

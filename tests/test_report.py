@@ -20,7 +20,7 @@ from umab.report import folder as folder_module
 from umab.report import words
 from umab.report.charts import regret_chart
 from umab.report.folder import as_json, write
-from umab.report.page import Head, page
+from umab.report.page import Head, _in_script, page
 
 HEAD = Head(title="A <title>", lede="Some words & more.", command="umab run x.toml")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -92,8 +92,11 @@ def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
     assert "best single arm {:.5g}, umab-nn {:.5g}, choosing at random {:.5g}.".format(*a_round) in text
     assert "The largest regret is that of uniform" in text
     same = words.answer(compared(np.ones((50, 2)), "umab-g", "ahb", "uniform"))
-    assert same.startswith("On these losses no policy can be told from choosing at random, over 50 rounds")
-    assert "That includes umab-g and ahb." in same and "would have done best" not in same
+    assert same.startswith(
+        "On these losses, and with this number of trials, no policy can be told from choosing at random"
+    )
+    assert "The smallest regrets are those of umab-g and ahb." in same and "would have done best" not in same
+    assert words.answer(compared(table[:50], "uniform")).startswith("Only choosing at random was run: 50 rounds")
     tied = words.answer(compared(table[:5], "uniform", "umab-g"))
     assert "umab-g had to be told the number of rounds" in tied or "umab-g" not in tied
 
@@ -139,6 +142,17 @@ def test_the_numbers_are_those_of_the_run(six: Run, report: Path) -> None:
             result = curve.result
             expected = {"mean": result.mean[-1], "sd": result.sd[-1], "se": result.se[-1], "n_trials": 12}
             assert figures[name] == expected
+            sampled = result.sampled_regret[:, -1]
+            assert content["sampled"][outcome.experiment.id][outcome.setting.name][name] == pytest.approx(
+                {
+                    "mean": sampled.mean(),
+                    "sd": sampled.std(ddof=1),
+                    "se": sampled.std(ddof=1) / np.sqrt(12),
+                    "n_trials": 12,
+                },
+                rel=1e-9,
+                abs=1e-9,
+            )
         about = content["provenance"][outcome.experiment.id][outcome.setting.name]
         assert about["losses"]["sha256"] == outcome.losses.digest and about["seed"] == 0
         real = outcome.experiment.id in ("stock", "sales")
@@ -150,6 +164,8 @@ def test_the_numbers_are_those_of_the_run(six: Run, report: Path) -> None:
         for judged in outcome.judged
     ]
     assert {each["evidence"]["n_judged"] for each in content["claims"]} == {27}
+    evidence = [judged.evidence._asdict() for outcome in six.outcomes for judged in outcome.judged]
+    assert [each["evidence"] for each in content["claims"]] == evidence
 
 
 def test_a_single_trial_has_no_error_and_json_says_null() -> None:
@@ -235,6 +251,31 @@ def test_curves_differ_in_colour_or_dashes() -> None:
     assert len(styles) == len(names) and len(set(styles)) == len(names)
 
 
+def test_charts_of_one_trial_and_of_stand_ins(six: Run) -> None:
+    (single,) = run([paper()["nonadaptive"].with_settings(["printed"])], n_trials=1).outcomes
+    for row in regret_chart(single, interactive=True)["data"]["values"]:
+        assert row["low"] == row["mean"] == row["high"] and None not in row["mean"]
+    titles = [regret_chart(outcome, interactive=False)["title"]["text"] for outcome in six.outcomes]
+    assert [title.endswith("stand-in data") for title in titles] == [True] * 4 + [False] * 8
+
+
+def test_nothing_in_a_script_ends_it() -> None:
+    assert "<" not in _in_script({"a": "</script><!--"})
+    assert json.loads(_in_script({"a": "</script>"})) == {"a": "</script>"}
+
+
+def test_names_of_figures_do_not_collide() -> None:
+    content: dict[str, Any] = {"data": {"name": "bad_losses"}, "policies": ["ahb"]}
+    twins = [
+        Experiment.of("a", {**content, "settings": {"b-c": {}}}),
+        Experiment.of("a-b", {**content, "settings": {"c": {}}}),
+    ]
+    folder_module.check_names(twins[:1])
+    with pytest.raises(ValueError, match="figures must have different names, but 'a', setting 'b-c' and 'a-b'"):
+        folder_module.check_names(twins)
+    assert folder_module.file_name("../x y:z") == "__x_y_z" and folder_module.file_name("..") == "_"
+
+
 def test_text_on_the_page_is_text(six: Run) -> None:
     """A title of one's own cannot break the page, nor can a name inside the script."""
     experiment = Experiment.of(
@@ -297,11 +338,65 @@ def test_the_page_says_what_was_found(opened: tuple[Any, list[str]], six: Run) -
         assert outcome.experiment.claim in text
         for name in outcome.curves:
             assert words.measured(*outcome.curves[name].expected[::2]) in text
+    for number, outcomes in enumerate(six.experiments.values()):
+        for at, outcome in enumerate(outcomes):
+            place = tab.query_selector(f"#chart-{number}-{at}").evaluate_handle("node => node.closest('.setting')")
+            check_tables(place.as_element(), outcome)
+    digests = [each.get_attribute("title") for each in tab.query_selector_all("#provenance code[title]")]
+    assert digests == [outcome.losses.digest for outcome in six.outcomes]
+    columns = tab.query_selector_all("#regrets table")
+    assert len(columns) == 2
+    for table, setting in zip(columns, six.settings, strict=True):
+        marks = [cell.inner_text() for cell in table.query_selector_all("td.best")]
+        chosen = [outcome for outcome in six.outcomes if outcome.setting.name == setting]
+        best = {shown(outcome.curves[outcome.best].expected) for outcome in chosen}
+        assert set(marks) == best and len(marks) == 6
+        tied = sum(standing.tied for outcome in chosen for standing in outcome.standings.values())
+        assert table.inner_text().count("= ") == tied > 0
     rows = tab.query_selector_all("#verdicts tbody tr")
     assert len(rows) == 6
     for row, (_, outcomes) in zip(rows, six.experiments.items(), strict=True):
         cells = [cell.inner_text() for cell in row.query_selector_all("td")]
         assert [outcome.verdict in cell for outcome, cell in zip(outcomes, cells[2:], strict=True)] == [True, True]
+
+
+def shown(summary: Any) -> str:
+    return words.measured(summary.mean, summary.se)
+
+
+def check_tables(place: Any, outcome: Any) -> None:
+    """The tables of a setting: final regrets with tags, and statements with differences, intervals and verdicts."""
+    tables = place.query_selector_all("table")
+    rows = [
+        [cell.inner_text() for cell in row.query_selector_all("td")] for row in tables[0].query_selector_all("tbody tr")
+    ]
+    order = sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean)
+    for (title, expected, sd, drawn), name in zip(rows, order, strict=True):
+        curve = outcome.curves[name]
+        assert title.split() == [name, *words.standing(outcome, name).split()]
+        assert (expected, sd, drawn) == (shown(curve.expected), words.spread(curve.expected), shown(curve.sampled))
+    statements = [row for row in tables[-1].query_selector_all("tbody tr")]
+    for row, judged in zip(statements, outcome.judged, strict=True):
+        cells = [cell.text_content().strip() for cell in row.query_selector_all("td")]
+        evidence = judged.evidence
+        assert cells[0] == str(judged.claim) and cells[-1].endswith(judged.verdict)
+        if not evidence.identical:
+            assert cells[1] == words.measured(evidence.difference, evidence.se)
+            assert cells[2] == f"[{evidence.low:.4g}, {evidence.high:.4g}]"
+
+
+def test_readings_have_numbers_for_names_with_dots(browser: Any, tmp_path: Path) -> None:
+    losses = umab.Losses.of(np.random.default_rng(0).normal(size=(50, 2)))
+    experiment = comparison("charts", losses, ["umab-g-a:rate=0.25", "ahb"])
+    write(run_on([(experiment, experiment.settings[0], losses)], n_trials=3), tmp_path / "report", HEAD)
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab.goto(f"file://{tmp_path}/report/index.html")
+    tab.wait_for_selector("#chart-0-0 g.mark-line path")
+    tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
+    tab.wait_for_selector("#vg-tooltip-element.visible")
+    lines = tab.inner_text("#vg-tooltip-element").split()
+    assert "umab-g-a:rate=0.25" in lines and not {"NaN", "undefined", "null"} & set(lines)
+    tab.close()
 
 
 def test_a_click_on_a_name_leaves_that_curve_alone(browser: Any, report: Path) -> None:

@@ -374,6 +374,14 @@ def test_a_saved_result_is_small_and_counts_the_arms_again(tmp_path: Path) -> No
         assert set(arrays) == {"mean", "sd", "final_regret", "arms", "losses"}
 
 
+def test_final_regrets_follow_from_arms_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = umab.simulate("umab-g-a", LOSSES, n_trials=9)
+    costs = regret_module.Costs.of(umab.Losses.of(LOSSES))
+    for size in (4096, 7, 400):
+        monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", size)
+        assert same_bits(costs.final_regret(result.arms), result.regret[:, -1].copy())
+
+
 def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run"
     umab.simulate("uniform", LOSSES, n_trials=3).save(path)

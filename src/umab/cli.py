@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("umab: stopped", file=sys.stderr)
         return 130
+    except MemoryError:
+        print("umab: there is not enough memory for this; take fewer trials or rounds", file=sys.stderr)
+        return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
         # What users can mend is said in one line; whoever looks for a fault of ours wants the way there too.
         if os.environ.get("UMAB_TRACEBACK"):
@@ -231,9 +234,10 @@ def _reproduced(run: Run) -> tuple[str, str]:
 
     return (
         "The experiments of Chen and Zhang, run again",
-        "Every experiment of Improved Algorithms for Adversarial Bandits with Unbounded Losses, with the constants and "
-        "data that its text prints (printed) and with those that its authors' code used (figure). The policies "
-        "compared with are the published ones in both. What a claim comes to follows from the runs alone: "
+        f"{words.counted(len(run.experiments), 'experiment')} of Improved Algorithms for Adversarial Bandits with "
+        "Unbounded Losses, with the constants and data that its text prints (printed) and with those that its authors' "
+        "code used (figure). The policies compared with are the published ones in both. What a claim comes to follows "
+        "from the runs alone: "
         f"{words.tally(run.verdicts)}.",
     )
 
@@ -262,9 +266,11 @@ def compare(options: argparse.Namespace) -> None:
     from umab.losses import Losses
     from umab.report import words
     from umab.report.page import Head
+    from umab.tables import ENDINGS
 
     path = Path(options.losses)
-    out = Path(options.out or f"report-{path.name.partition('.')[0]}")
+    stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
+    out = Path(options.out or f"report-{stem}")
     losses = Losses.read(
         path,
         reward=options.reward,
@@ -272,8 +278,7 @@ def compare(options: argparse.Namespace) -> None:
         suspicious="allow" if options.allow_suspicious else "refuse",
     )
     folder_module.prepare(out)
-    experiment = experiment_module.comparison(path.name.partition(".")[0], losses, options.policy)
-    print(words.facts(losses))
+    experiment = experiment_module.comparison(stem, losses, options.policy)
     run = run_on(
         [(experiment, experiment.settings[0], losses)],
         n_trials=options.trials,
@@ -281,7 +286,6 @@ def compare(options: argparse.Namespace) -> None:
         n_threads=options.threads,
     )
     answer = words.answer(run.outcomes[0])
-    print(f"\n{_regrets(run)}\n\n{answer}\n")
     outcome = run.outcomes[0]
     best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
     code = (
@@ -291,7 +295,8 @@ def compare(options: argparse.Namespace) -> None:
     )
     title = f"Which policy would have done best on {path.name}?"
     code += "  # the policy with the smallest regret here"
-    _write(run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify)
+    page = _write(run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify)
+    print(f"{words.facts(losses)}\n\n{_regrets(run)}\n\n{answer}\n\n{page}")
 
 
 def _run_and_report(
@@ -313,6 +318,7 @@ def _run_and_report(
     if options.policy:
         experiments = [each.with_policies(options.policy) for each in experiments]
     place = Path(options.out or out)
+    folder_module.check_names(experiments)
     folder_module.prepare(place)
     done = run(
         experiments,
@@ -322,12 +328,12 @@ def _run_and_report(
         data_seed=options.data_seed,
         n_threads=options.threads,
     )
-    print(f"{_regrets(done)}\n{_verdicts(done)}")
     title, lede = head(done)
-    _write(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
+    page = _write(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
+    print(f"{_regrets(done)}\n{_verdicts(done)}\n{page}")  # after the report: whoever reads this may have gone
 
 
-def _write(run: Run, place: Path, head: Head, certify: bool) -> None:
+def _write(run: Run, place: Path, head: Head, certify: bool) -> Path:
     from umab.report.folder import write
     from umab.theory.certificates import certifiable
     from umab.theory.certificates import certify as check
@@ -338,7 +344,7 @@ def _write(run: Run, place: Path, head: Head, certify: bool) -> None:
         for name, curve in outcome.curves.items()
         if certify and certifiable(curve.policy)
     }
-    print(write(run, place, head, certificates=certificates))
+    return write(run, place, head, certificates=certificates)
 
 
 def _need_report() -> tuple[Any, Any]:
@@ -457,16 +463,20 @@ def show_data(options: argparse.Namespace) -> int:
     chosen = [source for name, source in SOURCES.items() if not options.names or name in options.names]
     failed = False
     for source in chosen:
+        problem = ""
         if options.action == "fetch" and not status(source).verified:
-            fetch(source)
+            try:
+                fetch(source)
+            except OSError as error:  # the others may still be had
+                problem = f" ({error})"
         found = status(source)
         if found.verified:
             state = f"{found.path} (verified)"
         elif found.problem:
             state = f"damaged: {found.problem}"
         else:
-            state = "not here"
-        failed = failed or bool(found.problem) or (options.action == "verify" and not found.verified)
+            state = f"not here{problem}"
+        failed = failed or bool(found.problem) or (options.action != "list" and not found.verified)
         print(f"{source.name}: {state}\n  {source.size:,} bytes, sha256 {source.sha256}\n  from {source.url}")
     return int(failed)
 

@@ -26,7 +26,7 @@ from umab.datasets.stocks import stocks
 from umab.datasets.synthetic import bad_losses, stochastic
 from umab.losses import Losses
 
-__all__ = ["DATASETS", "bad_losses", "load", "sales", "selection", "stochastic", "stocks", "takes"]
+__all__ = ["DATASETS", "bad_losses", "check", "load", "sales", "selection", "stochastic", "stocks", "takes"]
 
 DATASETS: dict[str, Callable[..., Losses]] = {
     "stocks": stocks,
@@ -57,6 +57,14 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
     >>> umab.datasets.load("stochastic", setting="figure", seed=1).source
     'normal losses of means -1 and 0 and standard deviation 1, drawn with seed 1'
     """
+    check(name, **parameters)
+    if takes(name, "real"):
+        parameters["real"] = real
+    return DATASETS[name](**parameters)
+
+
+def check(name: str, **parameters: Any) -> None:
+    """Refuse the name of no data set, and parameters that it does not take."""
     if not isinstance(name, str) or name not in DATASETS:
         raise ValueError(f"a data set must be one of {', '.join(DATASETS)}, but got {name!r}{_hint(name, DATASETS)}")
     known = [each for each in inspect.signature(DATASETS[name]).parameters if each != "real"]
@@ -64,9 +72,6 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
         if given not in known:
             rule = f"takes {', '.join(known)}" if known else "takes no parameters"
             raise ValueError(f"the data set {name} {rule}, but got {given!r}{_hint(given, known)}")
-    if takes(name, "real"):
-        parameters["real"] = real
-    return DATASETS[name](**parameters)
 
 
 def takes(name: str, parameter: str) -> bool:

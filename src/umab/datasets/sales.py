@@ -102,8 +102,8 @@ def _stand_in(seed: int) -> DataFrame:
     Their size and spread, and the shares of returns and of missing rows, are close to those of the table.
     """
     shape = n_stores, n_departments, n_weeks = len(_STORES), 72, 143
-    # A stream of its own: the draw of departments must not repeat the numbers that made the sales.
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0])
+    # A stream of its own: neither the draw of departments nor a trial may repeat the numbers that made the sales.
+    rng = np.random.default_rng([seed, n_departments])
     size = (
         8.3
         + 0.7 * rng.standard_normal((n_stores, 1, 1))

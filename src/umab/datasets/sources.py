@@ -218,7 +218,7 @@ def obtain(source: Source, real: bool | None) -> tuple[bytes | None, str]:
         return read(fetch(source), source), ""
     except FetchError as error:
         if real is None:
-            return None, f"because {error}"
+            return None, "as the real table is not in UMAB_DATA or the cache and could not be downloaded"
         folder = os.environ.get("UMAB_DATA")
         raise FileNotFoundError(
             f"the table {source.file} must be there for real=True, but "

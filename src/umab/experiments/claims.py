@@ -84,11 +84,12 @@ def judge(pairs: Sequence[tuple[Regrets, Regrets]]) -> list[Evidence]:
     """Return the evidence on pairs of final regrets, trial by trial, that are judged together."""
     tests = [_paired_test(first, second) for first, second in pairs]
     evidence: list[Evidence | None] = [None] * len(tests)
-    p_holm = 0.0
+    p_holm, level = 0.0, 0.0
     for rank, at in enumerate(sorted(range(len(tests)), key=lambda at: _or_one(tests[at].p))):
         test, left = tests[at], len(tests) - rank
+        if p_holm <= RISK:  # the first claim that is not decided stops the procedure: its level is that of all after it
+            level = 1.0 - RISK / left
         p_holm = max(p_holm, min(left * _or_one(test.p), 1.0))  # no claim is surer than the one before it
-        level = 1.0 - RISK / left
         half = test.half_width(level)
         evidence[at] = Evidence(
             difference=test.mean,
@@ -123,7 +124,7 @@ def _paired_test(first: Regrets, second: Regrets) -> _PairedTest:
     with np.errstate(invalid="ignore"):  # of two regrets that are too large for a double
         gaps = 0.5 * first - 0.5 * second  # by halves, so that no difference of two doubles overflows
     close = min(_ROUNDING * float(np.abs(first).max()), LARGEST)
-    identical = bool(np.array_equal(first, second) or (np.abs(gaps) <= close).all())
+    identical = bool(np.isfinite(first).all() and (np.abs(gaps) <= close).all())
     half_mean, half_sd = mean_and_sd(gaps)
     mean, se = 2.0 * half_mean, 2.0 * half_sd / math.sqrt(n_trials)
     if math.isnan(se):  # a single trial, or a regret too large for a double

@@ -19,6 +19,7 @@ put what differs into tables ``[settings.NAME]``; what they leave out is taken f
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -162,6 +163,8 @@ def _with_policies(setting: Setting, texts: list[str]) -> Setting:
 
 
 def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Setting:
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"the name of a setting must be of letters, digits, - and _, but got {name!r}")
     if not isinstance(own, Mapping):
         raise TypeError(f"setting {name!r} must be a table, [settings.{name}], but got {own!r}")
     _refuse_unknown(own, _OF_SETTINGS, where=f" in setting {name!r}")
@@ -172,7 +175,9 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
     policies = _policies(content["policies"], content.get("parameters", {}))
     extra = content.get("extra", [])
     if extra != "scale-free":
-        extra = tuple(_policies(extra, {}))
+        if not isinstance(extra, list):
+            raise TypeError(f"extra must be a list of policies, or 'scale-free', but got {extra!r}")
+        extra = tuple(_policies(extra, {})) if extra else ()
     claims = tuple(Claim.of(_text("claims", text)) for text in _list("claims", content.get("claims", [])))
     for claim in claims:
         for side in claim:
@@ -194,6 +199,7 @@ def _data(data: Any, folder: Path) -> dict[str, Any]:
     if isinstance(data, str):
         return {"file": str(folder / data)}
     if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+        datasets.check(**data)
         return dict(data)
     if not isinstance(data, Mapping) or not isinstance(data.get("file"), str):
         raise TypeError(
@@ -213,7 +219,9 @@ def _policies(texts: Any, parameters: Any) -> dict[str, str]:
     if not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a table of texts by policy, but got {parameters!r}")
     named: dict[str, str] = {}
-    for text in _list("policies", texts):
+    if not _list("policies", texts):
+        raise ValueError("there must be a policy to run, but the list of policies is empty")
+    for text in texts:
         name = _text("policies", text)
         if name in named:
             raise ValueError(f"policies must differ, but {name!r} is there twice")

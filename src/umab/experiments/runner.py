@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from umab import checks
 from umab.algorithms.base import Policy
@@ -19,8 +19,8 @@ from umab.progress import Progress
 from umab.regret import Costs, mean_and_sd
 from umab.results import Result
 
-_DRAWS_KEPT = 10**8
-"""Trials × rounds of a policy up to which its arms are kept, at a byte each or more."""
+_DRAWS_KEPT = 4 * 10**8
+"""Trials × rounds of all policies up to which their arms are kept, at a byte each or more."""
 
 
 class Summary(NamedTuple):
@@ -103,6 +103,8 @@ class Outcome:
         A tie is a paired difference from the best that is not told from 0, by the rule that judges claims.
         """
         ranked = {name: curve.result for name, curve in self.curves.items() if curve.ranked}
+        if not ranked:
+            return {}
         best = min(ranked, key=lambda name: ranked[name].mean[-1])
         others = [name for name in ranked if name != best]
         evidence = judge([(ranked[name].final_regret, ranked[best].final_regret) for name in others])
@@ -126,8 +128,8 @@ class Outcome:
 
     @property
     def best(self) -> str:
-        """The name of the policy with the smallest mean."""
-        return next(name for name, standing in self.standings.items() if standing.best)
+        """The name of the policy with the smallest mean, of those that are ranked if any is."""
+        return min(self.standings or self.curves, key=lambda name: self.curves[name].expected.mean)
 
 
 @dataclass(frozen=True)
@@ -211,21 +213,25 @@ def run_on(
     for (_, _, losses), each in zip(wanted, texts, strict=True):
         for text, _ in each.values():
             check_range(policy_of(text), losses)  # before anything runs
-    done: dict[tuple[Policy, str, int, int], Curve] = {}  # settings often share losses, and then most policies
+    done: dict[Any, Curve] = {}  # settings often share losses, and then most policies
     drawn: list[dict[str, Curve]] = []
     plan = [
         (experiment.n_trials if n_trials is None else n_trials, experiment.seed if seed is None else seed)
         for experiment, _, _ in wanted
     ]
     total = sum(trials * len(each) for (trials, _), each in zip(plan, texts, strict=True))
+    draws = sum(
+        trials * len(each) * losses.n_rounds
+        for (trials, _), each, (_, _, losses) in zip(plan, texts, wanted, strict=True)
+    )
+    keep: Keep = "arms" if draws <= _DRAWS_KEPT else "summary"
     with Progress(total, "running", progress) as bar:
         for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
             costs = Costs.of(losses)
-            keep: Keep = "arms" if trials * losses.n_rounds <= _DRAWS_KEPT else "summary"
             drawn.append({})
             for name, (text, role) in curves.items():
                 policy = policy_of(text)
-                key = (policy.for_horizon(losses.n_rounds), losses.digest, trials, start)
+                key = (policy.for_horizon(losses.n_rounds), losses.digest, losses.arms, losses.source, trials, start)
                 if key in done:
                     bar.advance(trials)
                 else:

@@ -7,13 +7,14 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import vl_convert
 
+from umab.experiments.experiment import Experiment
 from umab.experiments.runner import Outcome, Run
 from umab.files import write_atomically
 from umab.progress import Progress
@@ -74,7 +75,7 @@ def write(
             for each in saved:
                 each.result()
                 bar.advance(1)
-        write_atomically(new / "index.html", page(run, head, certificates).encode())
+        write_atomically(new / "index.html", page(run, head, certificates).encode(errors="replace"))
         for name in _OURS:
             if (folder / name).exists():
                 (folder / name).rename(old / name)
@@ -107,7 +108,7 @@ def prepare(folder: Path) -> None:
 
 def _is_report(folder: Path) -> bool:
     try:
-        return bool(json.loads((folder / "results.json").read_text())["format"] == FORMAT)
+        return bool(json.loads((folder / "results.json").read_text(encoding="utf-8"))["format"] == FORMAT)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -119,7 +120,19 @@ def figure_name(outcome: Outcome) -> str:
 
 def file_name(text: str) -> str:
     """Return a text as every file system takes it: umab-g-a:rate=4 as umab-g-a_rate_4."""
-    return re.sub(r"[^\w.-]", "_", text)
+    return re.sub(r"[^\w.-]|^\.+", "_", text)
+
+
+def check_names(experiments: Iterable[Experiment]) -> None:
+    """Refuse experiments whose figures would have the same name."""
+    names: dict[str, str] = {}
+    for experiment in experiments:
+        for setting in experiment.settings:
+            title = f"{experiment.id!r}, setting {setting.name!r}"
+            name = file_name(f"{experiment.id}-{setting.name}")
+            if name in names:
+                raise ValueError(f"figures must have different names, but {names[name]} and {title} both have {name!r}")
+            names[name] = title
 
 
 def _raw(run: Run) -> Iterator[tuple[Path, Any]]:
@@ -166,7 +179,7 @@ def as_json(run: Run) -> bytes:
         "sampled": _by_figure(run, _sampled),
         "provenance": _by_figure(run, _provenance),
     }
-    return json.dumps(_without_nan(content), indent=1, allow_nan=False, ensure_ascii=False).encode()
+    return json.dumps(_without_nan(content), indent=1, allow_nan=False).encode()
 
 
 def _by_figure(run: Run, describe: Callable[[Outcome], Any]) -> dict[str, dict[str, Any]]:

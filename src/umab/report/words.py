@@ -110,11 +110,13 @@ def answer(outcome: Outcome) -> str:
     if best == "uniform" or "uniform" in tied:
         others = [name for name in (best, *tied) if name != "uniform"]
         parts = [
-            "On these losses no policy can be told from choosing at random, "
-            f"over {counted(outcome.losses.n_rounds, 'round')} and {trials}"
+            "On these losses, and with this number of trials, no policy can be told from choosing at random: "
+            f"{counted(outcome.losses.n_rounds, 'round')}, {trials}"
+            if others
+            else f"Only choosing at random was run: {counted(outcome.losses.n_rounds, 'round')}, {trials}"
         ]
         if others:
-            parts.append(f"That includes {listed(others)}")
+            parts.append(f"The smallest regrets are those of {listed(others)}")
     else:
         regret = (
             measured(result.mean[-1], result.se[-1])
