@@ -12,8 +12,8 @@ import pytest
 import umab
 from helpers import same_bits
 from umab import datasets
-from umab.experiments.experiment import Experiment, comparison, paper
-from umab.experiments.runner import run
+from umab.experiments.experiment import Experiment, Setting, comparison, paper
+from umab.experiments.runner import Curve, Outcome, run
 
 TABLE = np.random.default_rng(5).normal(size=(300, 3)) + np.array([0.0, 0.4, 0.8])
 
@@ -203,6 +203,33 @@ def test_the_best_and_those_that_tie_with_it() -> None:
         [Experiment.of("x", {**content, "policies": ["uniform", "umab-g-a", "umab-g-a:rate=0.25"]})]
     ).outcomes
     assert [each for each, standing in twins.standings.items() if standing.tied] == ["umab-g-a:rate=0.25"]
+
+
+def test_ties_share_the_risk_as_claims_do() -> None:
+    """Five policies, each behind the best with p = 0.005: any one alone would be told apart, five together are not."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=50)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    gap = 2.94 / np.sqrt(50)  # so many standard errors have p = 0.005
+    best = rng.normal(size=50)
+    finals = {"umab-g": best, **{f"umab-g:rate={k}": best + gap + rng.permutation(noise) for k in range(1, 6)}}
+
+    def outcome(names: list[str]) -> Outcome:
+        curves = {
+            name: Curve(
+                umab.UMABG(),
+                "main",
+                umab.Result(name, finals[name][:1] * 0 + finals[name].mean(), finals[name][:1], finals[name], {}),
+                None,
+            )
+            for name in names
+        }
+        setting = Setting(name="x", data={}, policies={})
+        return Outcome(Experiment(id="x", title="x"), setting, umab.Losses.of(TABLE), curves, ())
+
+    names = list(finals)
+    assert not outcome(names[:2]).standings[names[1]].tied
+    assert all(outcome(names).standings[name].tied for name in names[1:])
 
 
 def test_claims_of_one_setting_are_judged_together(file: Path) -> None:

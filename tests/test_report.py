@@ -15,7 +15,7 @@ import pytest
 
 import umab
 from umab.experiments.experiment import Experiment, comparison, paper
-from umab.experiments.runner import Run, run, run_on
+from umab.experiments.runner import Run, Summary, run, run_on
 from umab.report import folder as folder_module
 from umab.report import words
 from umab.report.charts import regret_chart
@@ -61,6 +61,12 @@ def report(six: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_mean_is_written_with_two_digits_of_its_error(mean: float, se: float, text: str) -> None:
     assert words.measured(mean, se) == text
+
+
+def test_a_spread_is_that_of_a_trial() -> None:
+    assert words.spread(Summary(mean=10.0, sd=2.5, se=0.25, n_trials=100)) == "2.5"
+    assert words.spread(Summary(mean=10.0, sd=1e-13, se=1e-14, n_trials=100)) == "0"
+    assert words.spread(Summary(mean=10.0, sd=math.nan, se=math.nan, n_trials=1)) == "–"
 
 
 def test_facts_of_a_table() -> None:
