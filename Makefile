@@ -32,7 +32,7 @@ lint: $(VENV)/.lint
 
 theory: $(VENV)/.report
 	$(BIN)/umab certify --search --json src/umab/theory/worst_cases.json
-	$(BIN)/python -m umab.theory.documents docs
+	$(BIN)/python -m umab.report.theory_pages docs
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -16,8 +16,8 @@ import reference
 import umab
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.report import theory_pages
 from umab.testing import Array
-from umab.theory import documents
 from umab.theory.bounds import TABLE_1, bound, table1
 from umab.theory.certificates import TOLERANCE, Certified, as_json, certify, check
 from umab.theory.scaling import Point, _exponent, scaling
@@ -375,7 +375,7 @@ def test_banker_omd_misses_a_late_turn() -> None:
 
 def test_the_table_of_statements_is_complete() -> None:
     text = (DOCS / "theory.md").read_text()
-    for row in documents.statement_rows():
+    for row in theory_pages.statement_rows():
         line = f"| {row.form} | {row.verdict} | {row.ratio} | {row.case} |".replace("|", "|")
         assert line in text.replace("\\|", "|"), row
     for name in (
@@ -390,5 +390,5 @@ def test_the_table_of_statements_is_complete() -> None:
 
 @pytest.mark.slow
 def test_the_pages_are_what_the_program_writes() -> None:
-    for name, text in documents.pages().items():
+    for name, text in theory_pages.pages().items():
         assert (DOCS / name).read_text() == text

@@ -146,7 +146,7 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
                 {"policy": name, "value": value, "mean": math.exp(level + each.exponent * math.log(value))}
                 for value in (rows[0].value, rows[-1].value)
             ]
-    x = {"field": "value", "type": "quantitative", "scale": {"type": "log"}, "title": found[0].over}
+    x = {"field": "value", "type": "quantitative", "scale": {"type": "log", "nice": False}, "title": found[0].over}
     y = {"type": "quantitative", "scale": {"type": "log"}, "title": "regret"}
     scale = {"domain": names, "range": [style.colour for style in styles]}
     dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}

@@ -1,4 +1,4 @@
-"""The pages on theory in `docs/`, with their numbers: `python -m umab.theory.documents docs` writes them anew."""
+"""The pages on theory in `docs/`, with their numbers: `python -m umab.report.theory_pages docs` writes them anew."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
+import vl_convert
 
 import umab
 from umab import datasets
 from umab.algorithms.registry import policy as policy_of
 from umab.files import write_atomically
+from umab.report.charts import scaling_chart
 from umab.theory.bounds import bound
 from umab.theory.scaling import Scaling, scaling
 from umab.theory.search import exact_regret, turns
@@ -24,6 +26,8 @@ from umab.theory.trajectory import follow
 from umab.theory.worst_cases import WorstCase, kept
 
 PAGES = ("theory.md", "errata.md")
+TURN = "late-turn.svg"
+"""The figure of how Banker-OMD misses a late turn."""
 
 
 class Row(NamedTuple):
@@ -174,7 +178,7 @@ def numbers() -> dict[str, Any]:
 
 
 def pages() -> dict[str, str]:
-    """Return the pages by the name of their file."""
+    """Return the pages and their figure by the name of their file."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: (resources.files(__package__) / name).read_text(encoding="utf-8")),
         undefined=jinja2.StrictUndefined,
@@ -184,8 +188,10 @@ def pages() -> dict[str, str]:
         autoescape=False,
     )
     environment.filters["cell"] = lambda text: str(text).replace("|", "\\|")
-    content = {"statements": statement_rows(), "theorems": list(theorem_rows()), "n": numbers()}
-    return {name: environment.get_template(name).render(content) for name in PAGES}
+    content: dict[str, Any] = {"statements": statement_rows(), "theorems": list(theorem_rows()), "n": numbers()}
+    turn = scaling_chart([content["n"]["growth"][f"turn_{key}"] for key in ("banker", "g", "g_a")])
+    written = {name: environment.get_template(name).render(content) for name in PAGES}
+    return {**written, TURN: vl_convert.vegalite_to_svg(turn)}
 
 
 if __name__ == "__main__":
