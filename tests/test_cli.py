@@ -19,6 +19,7 @@ import umab.datasets
 from umab import cli
 from umab.datasets import sources
 from umab.experiments import runner
+from umab.theory import certificates
 
 
 def run(
@@ -232,9 +233,29 @@ def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (("certify",), "umab: certify needs a table of losses, or --search"),
         (("certify", str(table), "--policy", "ahb"), "umab: the statements are about UMAB-NN and UMAB-G, but got ahb"),
+        (("certify", "--search", "--policy", "ahb"), "umab: the statements are about UMAB-NN and UMAB-G, but got ahb"),
     ):
         done = run(*arguments)
         assert done.returncode == 2 and done.stderr.strip() == message
+
+
+def test_certify_reads_tables_as_compare_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Rewards, columns to leave out, seeds, and the exit code if a repaired statement is violated."""
+    file = lines(tmp_path / "t.csv", "day,a,b", "Mon,1,2", "Tue,3,1", "Wed,2,2", "Thu,1,5")
+    assert cli.main(["certify", str(file)]) == 2 and "--drop day" in capsys.readouterr().err
+    chosen = ["certify", str(file), "--drop", "day", "--reward", "--policy", "umab-g-a"]
+    seen: list[tuple[Any, int]] = []
+    bad = certificates.Certified("x", "", "", "as repaired", "violated", 2.0, 0, 1)
+
+    def known(name: str, losses: Any, *, n_trials: int, seed: int) -> list[certificates.Certified]:
+        seen.append((losses.table.tolist(), seed))
+        return [bad]
+
+    monkeypatch.setattr(certificates, "certify", known)
+    assert cli.main([*chosen, "--seed", "6"]) == 1
+    assert seen == [([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0], [-1.0, -5.0]], 6)]
+    bad = bad._replace(form="as printed")
+    assert cli.main(chosen) == 0
 
 
 def test_certificates_and_promises_are_in_the_report(table: Path, tmp_path: Path) -> None:

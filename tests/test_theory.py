@@ -18,8 +18,8 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.report import theory_pages
 from umab.testing import Array
-from umab.theory.bounds import TABLE_1, bound, table1
-from umab.theory.certificates import TOLERANCE, Certified, as_json, certify, check
+from umab.theory.bounds import TABLE_1, Bound, bound, table1
+from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certify, check
 from umab.theory.scaling import Point, _exponent, scaling
 from umab.theory.search import Block, exact_regret, search, turns
 from umab.theory.statements import STATEMENTS, Sides, Statement, Steps
@@ -91,7 +91,7 @@ def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -
 @pytest.mark.parametrize(
     ("id", "form", "policy", "changes"),
     [
-        ("Lemma 1", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * np.linspace(1, 1e-4, x.shape[1])}),
+        ("Lemma 1", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * np.linspace(1, 0.2, x.shape[1])}),
         ("Lemma 2", "as printed", "umab-g-a", {"p": lambda x: np.roll(x, 1, axis=2)}),
         ("Lemma 2, ℓ ≥ 0", "as printed", "umab-nn", {"inverse_rate": lambda x: x * 30}),
         ("(4)", "as printed", "umab-nn", {"drawn_from": lambda x: x / 5}),
@@ -108,6 +108,7 @@ def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -
         ("Lemma 7", "as printed", "umab-g-a", {"p": lambda x: x / 3}),
         ("Lemma 8", "as printed", "umab-g-a", {"p": lambda x: x * 1.01 ** np.arange(x.shape[1])[:, None]}),
         ("step, ℓ ≥ 0", "as printed", "umab-g-a", {"inverse_rate": lambda x: x * 30}),
+        ("step, ℓ ≥ 0", "as repaired", "umab-g-a", {"inverse_rate": lambda x: x * 30}),
         ("step, ℓ < 0", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 50}),
         ("step", "as printed", "umab-g-a", {"drawn_from": lambda x: x / 90}),
         (
@@ -180,6 +181,7 @@ def test_what_is_printed_wrong_is_violated_and_what_is_repaired_is_not() -> None
     }
     assert not any(form == "as repaired" for _, form in violated)
     assert {id for id, _ in violated} == {
+        "step, ℓ ≥ 0",
         "Ψ",
         "comparator",
         "last step",
@@ -216,15 +218,46 @@ def test_rounding_is_no_violation() -> None:
 def test_certificates_of_a_table(name: str, losses: Array) -> None:
     rows = certify(name, losses, n_trials=4)
     about = [each for each in STATEMENTS if each.is_about(umab.policy(name).for_horizon(200))]
-    assert [row.id for row in rows] == [
-        "implementation",
-        *["Theorem 1" if name == "umab-nn" else "Theorem 2"] * 2,
-        *(each.id for each in about),
-    ]
+    theorem = "Theorem 1" if name == "umab-nn" else "Theorem 2"
+    assert [row.id for row in rows] == [theorem, theorem, *(each.id for each in about)]
     assert {row.id for row in rows if row.verdict == "violated"} <= {"C²_{t+1}"}
     assert all(row.verdict != "violated" for row in rows if row.form == "as repaired")
     content = json.loads(as_json({name: rows}))
     assert len(content["certificates"][name]) == len(rows) and content["tolerance"] == TOLERANCE
+
+
+def test_the_verdict_on_a_mean_has_a_margin() -> None:
+    """With 30 regrets of mean 10 and error 0.5: bounds far above and far below decide, one in between does not."""
+    regrets = 10.0 + 0.5 * math.sqrt(30.0) * np.array([-1.0, 1.0] * 15) * math.sqrt(29.0 / 30.0)
+    policy, losses = umab.UMABNN(), umab.Losses.of(np.ones((5, 2)))
+    for limit, verdict in ((12.0, "holds"), (10.5, "undecided"), (9.5, "undecided"), (8.0, "violated")):
+        fake = Bound("umab-nn", 1.0, "", 2.0 * limit, limit, {}, "")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("umab.theory.certificates.bound", lambda *_, fake=fake: fake)
+            printed, repaired = _on_the_mean(policy, losses, regrets)
+        assert (printed.form, repaired.form, repaired.verdict) == ("as printed", "as repaired", verdict)
+        assert repaired.ratio == pytest.approx(10.0 / limit) and printed.ratio == pytest.approx(5.0 / limit)
+
+
+def test_certificates_say_where() -> None:
+    """The run and the round, counted from 0 and from 1, in which a statement comes closest to failing."""
+    left = np.zeros((3, 5), dtype=np.longdouble)
+    left[2, 3] = 0.5
+    sides = Sides(left, np.ones_like(left), np.ones_like(left))
+    row = check(statement("Lemma 2"), sides, first_run=10)
+    assert (row.run, row.round, row.ratio, row.verdict) == (12, 4, 0.5, "holds")
+    row = check(statement("Lemma 1"), Sides(*(side[:, 3] for side in sides)))
+    assert (row.run, row.round) == (2, 0)
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-170, 1e200, 1e307])
+def test_losses_of_any_size_are_certified(scale: float) -> None:
+    losses = np.clip(np.abs(SIGNED[:60]), 0.0, 1.0).round(3) * scale
+    for row in certify("umab-nn", losses, n_trials=3):
+        assert row.verdict in ("holds", "nothing to check") or row.id == "last step"
+    if 1e-300 < scale < 1e300:
+        plain, scaled = (bound("umab-nn", table).repaired for table in (losses / scale, losses))
+        assert plain is not None and scaled == pytest.approx(plain * scale, rel=1e-9)
 
 
 def test_certificates_do_not_depend_on_how_runs_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,6 +295,35 @@ def test_the_bounds_of_umab_g() -> None:
     assert sum(adaptive.terms.values()) == adaptive.repaired
     for name in ("umab-g-a:rate=4", "umab-g-none", "umab-g-maintext"):
         assert bound(name, losses).repaired is None and "does not cover" in bound(name, losses).source
+
+
+def test_bounds_with_other_constants() -> None:
+    """Another horizon, scale or rate than the paper's: each changes the terms that it must."""
+    losses = [[1.0, -3.0]] * 100
+    usual = bound("umab-g", losses).terms
+    longer, shorter = bound("umab-g:horizon=400", losses).terms, bound("umab-g:horizon=25", losses).terms
+    assert longer["exploration"] == usual["exploration"] == pytest.approx(shorter["exploration"] / 2)
+    clips = math.log2(3.0)
+    assert longer["clipping"] == pytest.approx(3 * (8 + math.sqrt(800)) * clips)
+    assert shorter["clipping"] == pytest.approx(3 * (8 + math.sqrt(50)) * clips)
+    large = bound("umab-g-a:initial_scale=10", losses)
+    assert large.terms["clipping"] == 0.0 and large.printed is None
+    assert large.terms["regulariser"] == pytest.approx(4 * math.hypot(2 * 10, math.sqrt(1800)) * math.log(100))
+    small = bound("umab-g-a:initial_scale=0.5", losses).terms
+    assert small["clipping"] == pytest.approx(3 * (8 + 3 * math.sqrt(600)) * math.log2(6))
+    slow = bound("umab-g-a:rate=0.1", losses)
+    assert slow.terms["regulariser"] == pytest.approx(10 * math.hypot(2 * 3, math.sqrt(1800)) * math.log(100))
+    assert bound("umab-g-a:rate=0.26", losses).repaired is None
+    tiny = bound("umab-g", [[1e-8, 0.0]] * 100)  # the scale of 1 is there however small the losses are
+    assert tiny.repaired is not None and tiny.repaired > 4 * 2 * math.log(100)
+
+
+def test_a_trajectory_starts_from_the_scale_of_the_policy() -> None:
+    policy = umab.UMABG(initial_scale=3.0, rate=0.5)
+    arms = RNG.integers(3, size=40)
+    seen = [float(SIGNED[t, arm]) for t, arm in enumerate(arms)]
+    exact = reference.umab_g(arms.tolist(), seen, 3, rate=0.5, exploration="adaptive", initial_scale=3.0)
+    np.testing.assert_allclose(follow(policy, SIGNED[:40], arms[None]).drawn_from[0].astype(float), exact, rtol=1e-15)
 
 
 def test_rates_of_the_others() -> None:
@@ -354,6 +416,30 @@ def test_the_scale_of_umab_nn_is_strictly_free() -> None:
     assert found.exponent == pytest.approx(1.0, abs=1e-12)
 
 
+def test_exponents_tell_learning_from_chance() -> None:
+    """On the hard family: a root for UMAB-NN, in rounds, and a straight line for who does not learn."""
+    values = (250, 500, 1000, 2000, 4000)
+    chance, learned = (scaling(name, values=values, n_tables=8, n_trials=3) for name in ("uniform", "umab-nn"))
+    assert chance.low < 1.0 < chance.high and chance.high - chance.low < 0.2
+    assert 0.35 < learned.exponent < 0.65 and learned.high < chance.low
+    assert scaling("umab-nn", values=values, n_tables=2, n_trials=1, seed=1).points != learned.points
+
+
+def test_points_have_the_error_of_a_mean_over_tables() -> None:
+    found = scaling("uniform", values=(50, 100, 200), n_tables=400, n_trials=1)
+    for point in found.points:
+        # At the largest gap the regret of chance is a sum of coins, of variance 4 · 0.25/25 + 0.64 · 0.09 a round.
+        assert point.se == pytest.approx(math.sqrt((0.04 + 0.0576) * point.value / 400), rel=0.15)
+
+
+def test_weights_and_scatter_count_in_a_fit() -> None:
+    sure = [Point(1.0, 1.0, 0.001), Point(2.0, 2.0, 0.002), Point(4.0, 4.0, 0.004)]
+    assert _exponent([*sure, Point(8.0, 80.0, 60.0)])[0] == pytest.approx(1.0, abs=0.01)  # a point without weight
+    smooth = _exponent([Point(v, v, 0.01 * v) for v in (1.0, 2.0, 4.0, 8.0)])
+    rough = _exponent([Point(v, v * f, 0.01 * v) for v, f in ((1.0, 1.2), (2.0, 0.8), (4.0, 1.2), (8.0, 0.8))])
+    assert rough[2] - rough[1] > 5 * (smooth[2] - smooth[1])
+
+
 def test_umab_g_is_not_scale_free_for_small_losses() -> None:
     found = scaling("umab-g", family="small", values=(500, 1000, 2000), n_tables=2, n_trials=2)
     assert found.exponent == pytest.approx(1.0, abs=1e-3)
@@ -365,6 +451,8 @@ def test_scaling_refuses_what_gives_no_exponent() -> None:
         scaling("umab-nn", values=(10, 20))
     with pytest.raises(ValueError, match="over must be one of 'rounds', 'arms', 'scale'"):
         scaling("umab-nn", over="time")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="the family 'turn' has two arms, so their number cannot vary"):
+        scaling("umab-nn", over="arms", family="turn")
 
 
 def test_banker_omd_misses_a_late_turn() -> None:

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from umab._version import __version__
 from umab.algorithms.registry import policies, policy
@@ -20,6 +20,7 @@ from umab.checks import LARGEST
 if TYPE_CHECKING:
     from umab.experiments.experiment import Experiment
     from umab.experiments.runner import Run
+    from umab.losses import Losses
     from umab.report.page import Head
 
 _REAL = {"any": None, "real": True, "stand-in": False}
@@ -86,15 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "losses",
         help="a CSV or Parquet file with one column an arm and one row a round, or with columns round, arm and loss",
     )
-    comparing.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
-    comparing.add_argument(
-        "--drop", metavar="COLUMN", action="append", default=[], help="a column that is not an arm; can be repeated"
-    )
-    comparing.add_argument(
-        "--allow-suspicious",
-        action="store_true",
-        help="take a last row that looks like a total, row numbers, and a first line of numbers",
-    )
+    _add_table_options(comparing)
     _add_run_options(comparing, out="report-NAME, after the file")
 
     reproducing = command(
@@ -127,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "umab certify losses.csv --policy umab-g-a",
     )
     certifying.add_argument("losses", nargs="?", help="a table of losses, as for compare; not needed for --search")
-    certifying.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
+    _add_table_options(certifying)
     certifying.add_argument(
         "--policy", metavar="POLICY", action="append", help="umab-nn, or a form of umab-g; can be repeated"
     )
@@ -156,10 +149,10 @@ def _parser() -> argparse.ArgumentParser:
         "--family",
         choices=("hard", "turn", "small"),
         default="hard",
-        help="hard: coins with a gap of √(n/T)/2; turn: the better arm changes late; small: losses of 1e-8",
+        help="hard: coins, at the worst of six gaps; turn: the better arm changes late; small: losses of 1e-8",
     )
-    growing.add_argument("--tables", type=_from(2), default=30, metavar="N", help="tables of each size (default: 30)")
-    growing.add_argument("--trials", type=_from(1), default=10, metavar="N", help="trials on each table (default: 10)")
+    growing.add_argument("--tables", type=_from(2), default=20, metavar="N", help="tables of each size (default: 20)")
+    growing.add_argument("--trials", type=_from(1), default=5, metavar="N", help="trials on each table (default: 5)")
     growing.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of tables and trials (default: 0)")
     growing.add_argument("--out", metavar="FOLDER", help="also draw the growth there, as PNG and PDF")
 
@@ -185,6 +178,25 @@ def _add_experiment_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-seed", type=_from(0), metavar="N", help="draw the losses anew, where they are drawn by lot"
     )
+
+
+def _add_table_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
+    parser.add_argument(
+        "--drop", metavar="COLUMN", action="append", default=[], help="a column that is not an arm; can be repeated"
+    )
+    parser.add_argument(
+        "--allow-suspicious",
+        action="store_true",
+        help="take a last row that looks like a total, row numbers, and a first line of numbers",
+    )
+
+
+def _read_table(options: argparse.Namespace) -> Losses:
+    from umab.losses import Losses
+
+    suspicious: Literal["allow", "refuse"] = "allow" if options.allow_suspicious else "refuse"
+    return Losses.read(options.losses, reward=options.reward, drop=options.drop, suspicious=suspicious)
 
 
 def _from(least: int) -> Callable[[str], int]:
@@ -263,7 +275,6 @@ def compare(options: argparse.Namespace) -> None:
     """Run policies on a user's table and say which did best."""
     experiment_module, folder_module = _need_report()
     from umab.experiments.runner import run_on
-    from umab.losses import Losses
     from umab.report import words
     from umab.report.page import Head
     from umab.tables import ENDINGS
@@ -271,12 +282,7 @@ def compare(options: argparse.Namespace) -> None:
     path = Path(options.losses)
     stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
     out = Path(options.out or f"report-{stem}")
-    losses = Losses.read(
-        path,
-        reward=options.reward,
-        drop=options.drop,
-        suspicious="allow" if options.allow_suspicious else "refuse",
-    )
+    losses = _read_table(options)
     folder_module.prepare(out)
     experiment = experiment_module.comparison(stem, losses, options.policy)
     run = run_on(
@@ -391,9 +397,11 @@ def certify(options: argparse.Namespace) -> int:
     """Check the statements of the paper, or search for their worst cases; return 1 if a repaired one is violated."""
     _need_report()
     from umab.files import write_atomically
-    from umab.losses import Losses
     from umab.theory import certificates, worst_cases
 
+    for name in options.policy or []:
+        if not certificates.certifiable(policy(name)):
+            raise TypeError(f"the statements are about UMAB-NN and UMAB-G, but got {name}")
     if options.search:
         cases = []
         for case in worst_cases.find(options.policy or worst_cases.SEARCHED, seed=options.seed):
@@ -408,7 +416,7 @@ def certify(options: argparse.Namespace) -> int:
         return 0
     if not options.losses:
         raise ValueError("certify needs a table of losses, or --search")
-    losses = Losses.read(options.losses, reward=options.reward)
+    losses = _read_table(options)
     names = options.policy or [
         name for name in ("umab-nn", "umab-g", "umab-g-a") if not policy(name).refusal(float(losses.table.min()), "")
     ]

@@ -7,9 +7,10 @@ the text slips; `docs/errata.md` says where, and `umab certify` shows it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from umab.algorithms.ahb import AHB
 from umab.algorithms.base import Policy
@@ -66,8 +67,25 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
     for kind, describe in _RATES.items():
         if isinstance(which, kind):
             formula, rate = describe(which, norms)
-            return Bound(which.name, rate, formula, None, None, {}, "a rate, as in Table 1; no constants at hand")
+            source = "a published rate" if which.name in _NOT_IN_TABLE_1 else "a rate, as in Table 1"
+            return _in_doubles(which.name, rate, formula, None, None, {}, f"{source}; no constants at hand")
     return Bound(which.name, None, "", None, None, {}, "no bound in the norms of Table 1 is at hand")
+
+
+def _in_doubles(
+    policy: str, rate: Any, formula: str, printed: Any, repaired: Any, terms: Mapping[str, Any], source: str
+) -> Bound:
+    """Return a bound that was worked out in long doubles; one that is too large for a double is inf."""
+    with np.errstate(over="ignore"):
+        return Bound(
+            policy,
+            float(rate),
+            formula,
+            None if printed is None else float(printed),
+            None if repaired is None else float(repaired),
+            {name: float(term) for name, term in terms.items()},
+            source,
+        )
 
 
 def _of_umab_nn(norms: Norms) -> Bound:
@@ -77,14 +95,18 @@ def _of_umab_nn(norms: Norms) -> Bound:
     distribution; 3.5√n(√S + ℓ∞) bounds the stability; ℓ∞ is the gap between the comparator and the best arm.
     """
     n, horizon = norms.n_arms, norms.n_rounds
-    root = math.sqrt(n * norms.sum_of_squares)
-    printed = 4.0 * root * math.log(n * horizon) + 3.5 * math.sqrt(n) * norms.largest + norms.largest
+    root = np.sqrt(n * norms.sum_of_squares)
+    printed = (
+        4.0 * root * np.log(np.longdouble(n * horizon))
+        + 3.5 * np.sqrt(np.longdouble(n)) * norms.largest
+        + norms.largest
+    )
     terms = {
-        "regulariser": 0.5 * root * math.log(horizon),
-        "stability": 3.5 * (root + math.sqrt(n) * norms.largest),
+        "regulariser": 0.5 * root * np.log(np.longdouble(horizon)),
+        "stability": 3.5 * (root + np.sqrt(np.longdouble(n)) * norms.largest),
         "comparator": norms.largest,
     }
-    return Bound("umab-nn", root, "√(n Σ‖ℓ_t‖²∞)", printed, sum(terms.values()), terms, "Theorem 1")
+    return _in_doubles("umab-nn", root, "√(n Σ‖ℓ_t‖²∞)", printed, sum(terms.values()), terms, "Theorem 1")
 
 
 def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
@@ -99,36 +121,34 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
         why = "its rate is above 1/4" if policy.rate > 0.25 else f"its exploration is {policy.exploration!r}"
         return Bound(policy.name, None, "", None, None, {}, f"Theorem 2 does not cover it: {why}")
     scale = policy.initial_scale
-    root, root_of_sizes = math.sqrt(n * norms.sum_of_squares), math.sqrt(n * norms.sum_of_sizes)
+    root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
         formula = "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)"
         rate = norms.largest * root_of_sizes + root
         exploring = (
-            2 * n * n * norms.largest
-            + 2 * math.sqrt(1 + 4 * n * norms.sum_of_sizes)
-            + 2 * norms.largest * root_of_sizes
+            2 * n * n * norms.largest + 2 * np.sqrt(1 + 4 * n * norms.sum_of_sizes) + 2 * norms.largest * root_of_sizes
         )
         least_chance = 2 * n * n + 3 * root_of_sizes
     else:
         rounds = policy.horizon or horizon
         formula = "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
-        rate = norms.most_negative * math.sqrt(n * horizon) + root
+        rate = norms.most_negative * np.sqrt(np.longdouble(n * horizon)) + root
         # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), which need not be that of the table.
-        exploring = 2 * root * math.sqrt(max(1.0, horizon / rounds))
-        least_chance = 2 * n * n + math.sqrt(n * rounds)
-    printed_clips = math.log2(1 + norms.largest)
-    clips = math.log2(max(1.0, norms.most_negative / scale))
-    root_with_scale = math.hypot(n * max(scale, norms.most_negative), root)
-    stability = 63 * math.sqrt(n) * (math.sqrt(norms.sum_of_squares) + norms.largest)
+        exploring = 2 * root * np.sqrt(max(1.0, horizon / rounds))
+        least_chance = 2 * n * n + np.sqrt(np.longdouble(n * rounds))
+    printed_clips = np.log2(1 + norms.largest)
+    clips = np.log2(np.maximum(1, norms.most_negative / np.longdouble(scale)))
+    root_with_scale = np.hypot(n * np.maximum(np.longdouble(scale), norms.most_negative), root)
+    stability = 63 * np.sqrt(np.longdouble(n)) * (np.sqrt(norms.sum_of_squares) + norms.largest)
     printed = (
-        67 * math.hypot(math.sqrt(2) * n * norms.largest, root) * math.log(n * horizon)
-        + 63 * math.sqrt(n) * norms.largest
+        67 * np.hypot(np.sqrt(2) * n * norms.largest, root) * np.log(np.longdouble(n * horizon))
+        + 63 * np.sqrt(np.longdouble(n)) * norms.largest
         + exploring
         + norms.most_negative * least_chance * printed_clips
         + norms.largest
     )
     terms = {
-        "regulariser": root_with_scale * math.log(horizon) / policy.rate,
+        "regulariser": root_with_scale * np.log(np.longdouble(horizon)) / policy.rate,
         "stability": stability,
         "exploration": exploring,
         "clipping": norms.most_negative * least_chance * clips,
@@ -136,27 +156,29 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
     }
     usual = scale == 1.0 and policy.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
-    return Bound(policy.name, rate, formula, printed if usual else None, sum(terms.values()), terms, source)
+    return _in_doubles(policy.name, rate, formula, printed if usual else None, sum(terms.values()), terms, source)
 
 
-def _of_sf_mab(policy: Any, norms: Norms) -> tuple[str, float]:
-    second = math.sqrt(norms.n_arms * norms.sum_of_2_norms)
+def _of_sf_mab(policy: Any, norms: Norms) -> tuple[str, Any]:
+    second = np.sqrt(norms.n_arms * norms.sum_of_2_norms)
     if policy.exploration == "adaptive":
-        first = norms.largest * math.sqrt(norms.n_arms * norms.sum_of_1_norms)
+        first = norms.largest * np.sqrt(norms.n_arms * norms.sum_of_1_norms)
         return "ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)", first + second
-    first = norms.largest * math.sqrt(norms.n_arms * norms.n_rounds)
+    first = norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
     return "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)", first + second
 
 
-def _of_worst_case(policy: Any, norms: Norms) -> tuple[str, float]:
-    return "ℓ∞ √(nT)", norms.largest * math.sqrt(norms.n_arms * norms.n_rounds)
+def _of_worst_case(policy: Any, norms: Norms) -> tuple[str, Any]:
+    return "ℓ∞ √(nT)", norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
 
 
-_RATES: dict[type[Policy], Callable[[Any, Norms], tuple[str, float]]] = {
+_RATES: dict[type[Policy], Callable[[Any, Norms], tuple[str, Any]]] = {
     SFMAB: _of_sf_mab,
     AHB: _of_worst_case,
     SCB: _of_worst_case,
 }
+
+_NOT_IN_TABLE_1 = ("scb",)
 
 TABLE_1 = ("ahb", "sf-mab", "sf-mab-a", "scb", "umab-g", "umab-g-a", "umab-nn")
 """The policies of the paper's Table 1 that need no range, and UMAB-NN and SCB, which it leaves out."""

@@ -16,6 +16,7 @@ from umab.algorithms.registry import as_policy
 from umab.engine.simulate import simulate
 from umab.losses import Losses
 from umab.progress import Progress
+from umab.regret import mean_and_sd
 
 Over = Literal["rounds", "arms", "scale"]
 Family = Literal["hard", "turn", "small"]
@@ -29,6 +30,9 @@ _VALUES: dict[Over, tuple[float, ...]] = {
     "scale": tuple(2.0**power for power in (-20, -10, 0, 10, 20)),
 }
 _USUAL = {"rounds": 4000, "arms": 5, "scale": 1.0}
+
+_GAPS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
+"""By how much one arm is better, in the hard family."""
 
 Table = npt.NDArray[np.float64]
 
@@ -60,8 +64,8 @@ def scaling(
     over: Over = "rounds",
     family: Family = "hard",
     values: Sequence[float] | None = None,
-    n_tables: int = 30,
-    n_trials: int = 10,
+    n_tables: int = 20,
+    n_trials: int = 5,
     seed: int = 0,
     progress: bool | None = None,
 ) -> Scaling:
@@ -74,10 +78,11 @@ def scaling(
     over
         What varies: the number of ``"rounds"`` or ``"arms"``, or the ``"scale"`` of the losses.
     family
-        The losses. ``"hard"``: 0 or 1 by the toss of a coin, with one arm better by √(n/T)/2, the gap at which telling
-        it apart takes all rounds; no policy can do better than √(nT) there. ``"turn"``: two arms, (1, 0) for half the
-        rounds and (−10, 0) from then on, so that who has stopped looking at the first arm misses the turn. ``"small"``:
-        two arms, (1e-8, 0) for ever.
+        The losses. ``"hard"``: 0 or 1 by the toss of a coin, with one arm better by a gap; of six gaps, the one with
+        the largest mean regret counts, so that neither a gap that is found at once nor one that does not matter hides
+        what a policy is worth. A policy that does not learn is linear there. ``"turn"``: two arms, (1, 0) for half the
+        rounds and (−10, 0) from then on, so that who has stopped looking at the first arm misses the turn.
+        ``"small"``: two arms, (1e-8, 0) for ever.
     values
         The values; by default a range of them.
     n_tables, n_trials
@@ -99,35 +104,42 @@ def scaling(
     chosen = _VALUES[over] if values is None else tuple(values)
     if len(chosen) < 3 or min(chosen) <= 0:
         raise ValueError(f"an exponent needs at least 3 values above 0, but got {list(chosen)}")
+    if over == "arms" and family != "hard":
+        raise ValueError(f"the family {family!r} has two arms, so their number cannot vary; take family='hard'")
+    kinds = _FAMILIES[family]
     points = []
-    with Progress(len(chosen) * n_tables * n_trials, f"{which.name} over {over}", progress) as bar:
+    with Progress(len(chosen) * len(kinds) * n_tables * n_trials, f"{which.name} over {over}", progress) as bar:
         for value in chosen:
             usual = {**_USUAL, over: value}
             shape = int(usual["rounds"]), int(usual["arms"])
-            finals = []
-            for at in range(n_tables):
-                rng = np.random.default_rng([seed, at, *shape])
-                table = usual["scale"] * _FAMILIES[family](rng, *shape)
-                result = simulate(
-                    which,
-                    Losses.of(table),
-                    n_trials=n_trials,
-                    seed=seed + at,
-                    expected=True,
-                    keep="summary",
-                    progress=bar,
-                )
-                finals.append(float(result.mean[-1]))
-            points.append(
-                Point(float(value), float(np.mean(finals)), float(np.std(finals, ddof=1) / math.sqrt(n_tables)))
-            )
+            worst = Point(float(value), -math.inf, math.nan)
+            for kind, make in enumerate(kinds):
+                finals = []
+                for at in range(n_tables):
+                    rng = np.random.default_rng([seed, at, kind, *shape])
+                    result = simulate(
+                        which,
+                        Losses.of(usual["scale"] * make(rng, *shape)),
+                        n_trials=n_trials,
+                        seed=int(rng.integers(2**63)),
+                        expected=True,
+                        keep="summary",
+                        progress=bar,
+                    )
+                    finals.append(float(result.mean[-1]))
+                mean, sd = mean_and_sd(np.array(finals))
+                worst = max(worst, Point(float(value), mean, sd / math.sqrt(n_tables)), key=lambda point: point.mean)
+            points.append(worst)
     return Scaling(which.name, over, family, points, *_exponent(points))
 
 
-def _hard(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
-    chances = np.full(n_arms, 0.5)
-    chances[rng.integers(n_arms)] -= min(0.5, 0.5 * math.sqrt(n_arms / n_rounds))
-    return (rng.random((n_rounds, n_arms)) < chances).astype(np.float64)
+def _hard(gap: float) -> Callable[[np.random.Generator, int, int], Table]:
+    def make(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
+        chances = np.full(n_arms, 0.5)
+        chances[rng.integers(n_arms)] -= gap
+        return (rng.random((n_rounds, n_arms)) < chances).astype(np.float64)
+
+    return make
 
 
 def _turn(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
@@ -142,10 +154,10 @@ def _small(rng: np.random.Generator, n_rounds: int, n_arms: int) -> Table:
     return table
 
 
-_FAMILIES: dict[Family, Callable[[np.random.Generator, int, int], Table]] = {
-    "hard": _hard,
-    "turn": _turn,
-    "small": _small,
+_FAMILIES: dict[Family, tuple[Callable[[np.random.Generator, int, int], Table], ...]] = {
+    "hard": tuple(map(_hard, _GAPS)),
+    "turn": (_turn,),
+    "small": (_small,),
 }
 
 

@@ -47,7 +47,7 @@ def search(statement: Statement, policy: UMABNN | UMABG, *, seed: int = 0) -> Fo
 
     An evolution of tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
     children with other numbers, signs, arms or lengths. What is found is then shrunk, block by block and number by
-    number, as long as it stays violated or, if it never was, as long as its ratio stays within a thousandth.
+    number, as long as its ratio stays within a thousandth.
     """
     rng = np.random.default_rng(seed)
     worst, found = -math.inf, [Block(1, 0, [0.0, 0.0])]
@@ -121,7 +121,7 @@ def _shrink(statement: Statement, policy: UMABNN | UMABG, worst: float, blocks: 
 
     def as_bad(tried: list[Block]) -> bool:
         row = _certified(statement, policy, tried)
-        return row.verdict == "violated" if violated else row.ratio >= 0.999 * worst
+        return row.ratio >= 0.999 * worst and (row.verdict == "violated" or not violated)
 
     def with_block(at: int, **changes: Any) -> list[Block]:
         return [*blocks[:at], blocks[at]._replace(**changes), *blocks[at + 1 :]]

@@ -16,10 +16,21 @@ from umab.theory.statements import STATEMENTS, Statement
 SEARCHED = ("umab-nn", "umab-g", "umab-g-a", "umab-g-maintext")
 """The policies whose statements are searched."""
 
-# Cases that need more rounds than the search tries. Small losses push an arm below ρ while Σℓ'² is still far below nC²;
-# then the likeliest arm, which pays for the exploration, draws the most negative loss that is not clipped.
+
+def _only(arm: int, loss: float, n_arms: int = 2) -> Block:
+    """Return one round in which one arm has a loss, and is drawn."""
+    return Block(1, arm, [loss if k == arm else 0.0 for k in range(n_arms)])
+
+
+# Cases that need more rounds or arms than the search tries. Small losses push arms below ρ while Σℓ'² is still far
+# below nC², so that the learning rate is still large.
 _BY_HAND = {
-    "2η_t|ℓ'_t|p_t/p'_t ≤ 1": [Block(500, 1, [0.0, 0.02]), Block(1, 0, [-2.0, 0.0])],
+    # The likeliest arm, which pays for the exploration, draws the most negative loss that is not clipped.
+    "2η_t|ℓ'_t|p_t/p'_t ≤ 1": [_only(1, 0.02)._replace(rounds=500), _only(0, -2.0)],
+    # An arm that has become unlikely draws that loss.
+    "Lemma 3, next p": [_only(1, 0.01)._replace(rounds=1000), _only(1, -2.0)],
+    # Two arms of nine are explored, and the likeliest of the others draws a small loss.
+    "step, ℓ ≥ 0": [*[_only(0, 0.3, 9), _only(1, 0.3, 9)] * 55, _only(2, 1e-3, 9)],
 }
 
 
@@ -37,11 +48,18 @@ class WorstCase(NamedTuple):
 
     @property
     def losses(self) -> str:
-        """The case in words: rounds × losses, the arm that is drawn in bold brackets."""
-        return ", ".join(
-            f"{block.rounds}×({', '.join(_marked(loss, k == block.arm) for k, loss in enumerate(block.losses))})"
-            for block in self.blocks
-        )
+        """The case in words: rounds × losses, the arm that is drawn in brackets; a pair that recurs is in braces."""
+        pair, times = self.blocks[:2], 0
+        while times * 2 + 2 <= len(self.blocks) and self.blocks[2 * times : 2 * times + 2] == pair:
+            times += 1
+        if times > 1:
+            rest = "".join(f", {_shown(block)}" for block in self.blocks[2 * times :])
+            return f"{times}×{{{', '.join(map(_shown, pair))}}}{rest}"
+        return ", ".join(map(_shown, self.blocks))
+
+
+def _shown(block: Block) -> str:
+    return f"{block.rounds}×({', '.join(_marked(loss, k == block.arm) for k, loss in enumerate(block.losses))})"
 
 
 def _marked(loss: float, drawn: bool) -> str:
@@ -65,13 +83,13 @@ def find(policies: Iterable[str] = SEARCHED, *, seed: int = 0, progress: bool | 
 def kept() -> list[WorstCase]:
     """Return the worst cases that are kept with the package."""
     rows = json.loads((resources.files(__package__) / "worst_cases.json").read_text(encoding="utf-8"))
-    by_key = {(each.id, each.form, each.text): each for each in STATEMENTS}
-    return [
-        WorstCase(
-            row["policy"], by_key[row["id"], row["form"], row["text"]], [Block(*block) for block in row["blocks"]]
-        )
-        for row in rows
-    ]
+    return [WorstCase(row["policy"], _statement(row), [Block(*block) for block in row["blocks"]]) for row in rows]
+
+
+def _statement(row: dict[str, Any]) -> Statement:
+    """Return the statement that a row of the file is about; some have the same words for other policies."""
+    policy, words = policy_of(row["policy"]), (row["id"], row["form"], row["text"])
+    return next(each for each in STATEMENTS if each.is_about(policy) and (each.id, each.form, each.text) == words)
 
 
 def as_json(cases: Iterable[WorstCase]) -> str:
