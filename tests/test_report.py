@@ -103,6 +103,7 @@ def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
     )
     assert "The smallest regrets are those of umab-g and ahb." in same and "would have done best" not in same
     assert words.answer(compared(table[:50], "uniform")).startswith("Only choosing at random was run: 50 rounds")
+    assert words.answer(compared(table[:50], "adahedge")).startswith("On these losses adahedge would have done best")
     tied = words.answer(compared(table[:5], "uniform", "umab-g"))
     assert "umab-g had to be told the number of rounds" in tied or "umab-g" not in tied
 

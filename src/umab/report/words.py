@@ -138,7 +138,7 @@ def answer(outcome: Outcome) -> str:
     parts.append(f"The mean loss of a round is: {', '.join(a_round)}")
     if outcome.losses.n_rounds < _FEW * outcome.losses.n_arms:
         parts.append(f"With fewer than {_FEW} rounds an arm, this says little about what comes after them")
-    worst = max((name for name in outcome.standings), key=lambda name: curves[name].result.mean[-1])
+    worst = max(outcome.standings or curves, key=lambda name: curves[name].result.mean[-1])
     if worst not in (best, *tied):
         last = curves[worst].result
         parts.append(f"The largest regret is that of {worst}, {measured(last.mean[-1], last.se[-1])}")
