@@ -373,7 +373,7 @@ def _regrets(run: Run) -> str:
         name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
         title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
         rows = [(title, "final expected regret", "")]
-        for name in sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean):
+        for name in outcome.by_regret:
             summary = outcome.curves[name].expected
             rows.append((f"  {name}", words.measured(summary.mean, summary.se), words.standing(outcome, name)))
         parts.append(_table(rows))

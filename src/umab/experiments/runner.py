@@ -127,9 +127,14 @@ class Outcome:
         return [group for group in groups.values() if len(group) > 1]
 
     @property
+    def by_regret(self) -> list[str]:
+        """The names of all policies, the smallest mean first."""
+        return sorted(self.curves, key=lambda name: self.curves[name].expected.mean)
+
+    @property
     def best(self) -> str:
         """The name of the policy with the smallest mean, of those that are ranked if any is."""
-        return min(self.standings or self.curves, key=lambda name: self.curves[name].expected.mean)
+        return next(name for name in self.by_regret if name in (self.standings or self.curves))
 
 
 @dataclass(frozen=True)
@@ -137,10 +142,6 @@ class Run:
     """The outcomes of experiments that were run together, setting by setting."""
 
     outcomes: tuple[Outcome, ...]
-    n_trials: int | None
-    """The number of trials where it was not that of the experiments."""
-    seed: int | None
-    """The seed where it was not that of the experiments."""
 
     @property
     def experiments(self) -> dict[str, list[Outcome]]:
@@ -253,7 +254,7 @@ def run_on(
         Outcome(experiment, setting, losses, curves, verdicts)
         for (experiment, setting, losses), curves, verdicts in zip(wanted, drawn, judged, strict=True)
     )
-    return Run(outcomes, n_trials, seed)
+    return Run(outcomes)
 
 
 def _judge_all(settings: Sequence[Setting], curves: Sequence[Mapping[str, Curve]]) -> list[tuple[Judged, ...]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import vl_convert
 
-from umab.experiments.experiment import Experiment
+from umab.experiments.experiment import Experiment, Setting
 from umab.experiments.runner import Outcome, Run
 from umab.files import write_atomically
 from umab.progress import Progress
@@ -56,7 +56,10 @@ def write(
     """
     folder = Path(folder)
     prepare(folder)
-    charts = {figure_name(outcome): regret_chart(outcome, interactive=False) for outcome in run.outcomes}
+    charts = {
+        figure_name(outcome.experiment, outcome.setting): regret_chart(outcome, interactive=False)
+        for outcome in run.outcomes
+    }
     raw = list(_raw(run))
     # Everything is written aside and put in place at the end: whoever is stopped before that keeps the report they had.
     with (
@@ -113,9 +116,9 @@ def _is_report(folder: Path) -> bool:
         return False
 
 
-def figure_name(outcome: Outcome) -> str:
+def figure_name(experiment: Experiment, setting: Setting) -> str:
     """Return the name of the figure's files, without their ending."""
-    return file_name(f"{outcome.experiment.id}-{outcome.setting.name}")
+    return file_name(f"{experiment.id}-{setting.name}")
 
 
 def file_name(text: str) -> str:
@@ -129,7 +132,7 @@ def check_names(experiments: Iterable[Experiment]) -> None:
     for experiment in experiments:
         for setting in experiment.settings:
             title = f"{experiment.id!r}, setting {setting.name!r}"
-            name = file_name(f"{experiment.id}-{setting.name}")
+            name = figure_name(experiment, setting)
             if name in names:
                 raise ValueError(f"figures must have different names, but {names[name]} and {title} both have {name!r}")
             names[name] = title

@@ -63,15 +63,9 @@ def page(run: Run, head: Head, certificates: Certificates | None = None) -> str:
         style=_text("page.css"),
         script=_vega() + _text("page.js"),
         charts=_in_script(charts),
-        ranked=_ranked,
         promises=_promises,
         certificates={title: as_rows(rows) for title, rows in (certificates or {}).items()},
     )
-
-
-def _ranked(outcome: Outcome) -> list[str]:
-    """Return the names of the policies, the smallest mean first."""
-    return sorted(outcome.curves, key=lambda name: outcome.curves[name].expected.mean)
 
 
 def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
