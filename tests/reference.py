@@ -225,6 +225,38 @@ def sf_mab(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) ->
         return np.array(rows, dtype=float)
 
 
+def umab_s(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
+    """Return the distributions of UMAB-S: p', which no arm is below the floor in."""
+    with mpmath.workdps(40):
+        sums, paid, c = [mpf(0)] * n, mpf(0), mpf(policy.rate)
+        p = drawn = [mpf(1) / n] * n
+        rows = [drawn]
+        for t, (arm, loss) in enumerate(zip(arms, losses, strict=True), start=2):
+            estimate = mpf(loss) / drawn[arm]
+            if paid == 0:
+                cost = abs(estimate) * (p[arm] if loss > 0 else 1 - p[arm])
+            else:
+                rate = c * n / paid
+                clipped = max(estimate, -1 / (rate * p[arm]))
+                cost = stability(p, arm, clipped, rate)
+                cost += c * n * (1 - drawn[arm]) * (clipped - estimate) * drawn[arm] / 32
+                estimate = clipped
+            sums[arm] += estimate
+            paid += cost
+            p = log_barrier(sums, c * n / paid) if paid else p
+            floor = 1 / (mpf(n) ** 2 + 2 * mpmath.sqrt((n - 1) * t))
+            lacking = mpmath.fsum(max(0, floor - each) for each in p)
+            above = mpmath.fsum(max(0, each - floor) for each in p)
+            drawn = [floor if each < floor else floor + (each - floor) * (1 - lacking / above) for each in p]
+            rows.append(drawn)
+        return np.array(rows, dtype=float)
+
+
+def centred(losses: Sequence[float]) -> list[Any]:
+    """Return losses less the mean of those before; the first less itself."""
+    return [mpf(loss) - mpmath.fsum(losses[:t] or [loss]) / max(t, 1) for t, loss in enumerate(losses)]
+
+
 def ahb(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
     """Return the distributions of AHB, one row a round; the first n arms must be 0, 1, …, in this order."""
     with mpmath.workdps(60):

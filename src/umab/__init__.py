@@ -9,10 +9,11 @@ from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import FullInformation, Policy
+from umab.algorithms.centred import Centred
 from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
-from umab.algorithms.registry import policies, policy, register
+from umab.algorithms.registry import policies, policy, recommended, register
 from umab.algorithms.scb import SCB
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
@@ -20,6 +21,7 @@ from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner
@@ -37,8 +39,10 @@ __all__ = [
     "SOLOFTRL",
     "UMABG",
     "UMABNN",
+    "UMABS",
     "AdaHedge",
     "BankerOMD",
+    "Centred",
     "Choice",
     "FullInformation",
     "Learner",
@@ -50,6 +54,7 @@ __all__ = [
     "__version__",
     "policies",
     "policy",
+    "recommended",
     "register",
     "simulate",
 ]

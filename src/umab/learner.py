@@ -20,7 +20,7 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy, can_be_named
 from umab.engine.compiled import online_kernels
-from umab.engine.layout import check_distribution, layout_of
+from umab.engine.layout import Buffer, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.files import write_atomically
 
@@ -88,7 +88,7 @@ class Learner:
             seed = checks.whole("seed", seed, least=0)
         self._set_up(policy, arms)
         self._random = stream(seed, trial=0)
-        self._start_from(self._policy.init(len(self._labels)))
+        self._start_from(self._layout.pack(self._policy.init(len(self._labels))))
         self._outstanding: dict[int, Choice] = {}
         # Learners count from different numbers, so that the choice of one is not taken for that of another.
         origin = repr((self._random.state, self._policy.name, self._labels)).encode()
@@ -207,8 +207,8 @@ class Learner:
             return checks.probability("probability", probability)
         return float(self._probabilities[index])
 
-    def _start_from(self, state: Any) -> None:
-        self._buffer = self._layout.pack(state)
+    def _start_from(self, buffer: Buffer) -> None:
+        self._buffer = buffer
         self._probabilities = self._layout.probabilities(self._buffer)
 
     def _refill(self) -> None:
@@ -234,7 +234,7 @@ class Learner:
                 "umab": __version__,
                 "policy": self._policy.name,
                 "arms": list(self._labels),
-                "state": self._layout.unpack(self._buffer)._asdict(),
+                "state": self._layout.fields(self._buffer),
                 "random": _plain(random.state),
                 "first_id": self._first_id,
                 "next_id": self._next_id,
@@ -262,7 +262,7 @@ class Learner:
                 raise ValueError(f"state has {sorted(state)}")
             if any(len(state[name]) != len(self._labels) for name in self._layout.vectors):
                 raise ValueError("a vector of the state has not one number an arm")
-            self._start_from(self._layout.state_type(**state))
+            self._start_from(self._layout.pack_fields(state))
             if not np.isfinite(self._buffer).all():
                 raise ValueError("the state holds a value that is not finite")
             check_distribution(self._policy, self._probabilities)

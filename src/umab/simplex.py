@@ -210,6 +210,22 @@ def explore(p: Vector, rate: float, offsets: Vector) -> None:
     p[top] -= rate * n_raised
 
 
+def raise_to(p: Vector, floor: float) -> None:
+    """Raise every probability below `floor` to it, at the cost of the others, in proportion to what they have above it.
+
+    With floor ≤ 1/n² every arm keeps at least three quarters of its probability. For what is above the floor shrinks by
+    a factor of at least (1 − n·floor)/(1 − floor) ≥ n/(n + 1), and with two arms the likelier keeps 1 − floor ≥ 3/4.
+    """
+    above, taken = 0.0, 0.0
+    for k in range(len(p)):
+        above += max(0.0, p[k] - floor)
+        taken += max(0.0, floor - p[k])
+    if taken > 0.0:
+        left = 1.0 - taken / above
+        for k in range(len(p)):
+            p[k] = floor + max(0.0, p[k] - floor) * left
+
+
 def uniform(n_arms: int) -> list[float]:
     """Return the uniform distribution."""
     return [1.0 / n_arms] * n_arms

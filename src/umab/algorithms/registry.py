@@ -11,6 +11,7 @@ from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
 from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
@@ -21,9 +22,12 @@ from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
 
 _REGISTRY: dict[str, tuple[Policy, str]] = {
+    "centred(umab-s)": (Centred(UMABS()), "losses of any size, sign and offset; the recommended one: nothing to tune"),
+    "umab-s": (UMABS(), "losses of any size and sign; strictly scale-free, learns as fast as it can pay for"),
     "umab-nn": (UMABNN(), "losses of any size that are never negative; strictly scale-free"),
     "umab-g": (UMABG(exploration="fixed"), "losses of any size and sign; exploration fixed by the horizon"),
     "umab-g-a": (UMABG(), "losses of any size and sign; exploration adapts to what it costs"),
@@ -46,6 +50,24 @@ _REGISTRY: dict[str, tuple[Policy, str]] = {
 }
 
 
+_CENTRED = "centred("
+
+
+def recommended() -> Policy:
+    """Return the policy to take when nothing is known: no range, no horizon, no sign, nothing to tune.
+
+    It is `Centred` around `UMABS`. Neither the units of the losses nor a number added to all of them make a difference
+    to it. docs/recommended.md has its regret bound, with proof, and what it was measured against.
+
+    Examples
+    --------
+    >>> import umab
+    >>> umab.recommended().name
+    'centred(umab-s)'
+    """
+    return Centred(UMABS())
+
+
 def policies() -> dict[str, str]:
     """Return the registered policies: name and description, in one line each.
 
@@ -64,7 +86,8 @@ def policy(text: str) -> Policy:
     Parameters
     ----------
     text
-        A registered name, or a name and parameters: ``"name:key=value,key=value"``.
+        A registered name, or a name and parameters: ``"name:key=value,key=value"``; or one of these in
+        ``"centred(...)"``.
 
     Examples
     --------
@@ -74,7 +97,11 @@ def policy(text: str) -> Policy:
     """
     if not isinstance(text, str):
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
+    if text.startswith(_CENTRED) and text.endswith(")"):
+        return Centred(policy(text[len(_CENTRED) : -1]))
     name, colon, rest = text.partition(":")
+    if name.startswith(_CENTRED) and name.endswith(")"):
+        raise ValueError(f"parameters must stand inside the brackets, as in centred(umab-s:rate=2), but got {text!r}")
     if name not in _REGISTRY:
         close = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -125,6 +152,8 @@ def as_policy(given: Any) -> Policy:
 
 def name_of(policy: Policy) -> str:
     """Return the registered name nearest to `policy` and the parameters in which it differs."""
+    if isinstance(policy, Centred):
+        return f"{_CENTRED}{name_of(policy.policy)})"
     kin = {name: prototype for name, (prototype, _) in _REGISTRY.items() if type(prototype) is type(policy)}
     if kin:
         # Several names share a class (umab-g, umab-g-a); the right one is that from which fewest parameters differ.

@@ -87,6 +87,7 @@ def compiler_version() -> str:
 update: Any = None  # the update of the policy,
 update_full: Any = None  # or that of a policy with full information
 selected: Any = None  # what the policy notes when an arm is drawn
+distribution: Any = None  # the probabilities in a state, as a tuple: without reference counts no vector can be returned
 load: Any = None  # from a buffer to a state whose vectors are views of it
 store: Any = None  # the scalars of a state back to its buffer
 learn: Any = None  # `_learn` or `_learn_full`
@@ -122,11 +123,12 @@ def _run(
         state = load(buffers[trial], n_arms)
         total = totals[trial]
         for t in range(n_rounds):
-            arm = draw(state.probabilities, uniforms[trial, t])
-            total = charge(total, state.probabilities, costs, t, arm, expected)
+            (probabilities,) = distribution(state)
+            arm = draw(probabilities, uniforms[trial, t])
+            total = charge(total, probabilities, costs, t, arm, expected)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
-            probability = state.probabilities[arm]
+            probability = probabilities[arm]
             state = learn(selected(state, arm), arm, losses, t, probability)
         totals[trial] = total
         store(state, buffers[trial])
@@ -161,13 +163,14 @@ def _run_delayed(
         state = load(buffers[trial], n_arms)
         total = totals[trial]
         for t in range(uniforms.shape[1]):
-            arm = draw(state.probabilities, uniforms[trial, t])
-            total = charge(total, state.probabilities, costs, t, arm, expected)
+            (probabilities,) = distribution(state)
+            arm = draw(probabilities, uniforms[trial, t])
+            total = charge(total, probabilities, costs, t, arm, expected)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
             now = first + t
             place = now % size
-            open_probabilities[trial, place] = state.probabilities[arm]
+            open_probabilities[trial, place] = probabilities[arm]
             state = selected(state, arm)
             links[trial, 0, place] = arm
             links[trial, 1, place] = -1
@@ -198,8 +201,9 @@ def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expec
 
 def _select(buffer: Any, n_arms: int, uniform: float) -> tuple[int, float]:
     state = load(buffer, n_arms)
-    arm = draw(state.probabilities, uniform)
-    probability = state.probabilities[arm]
+    (probabilities,) = distribution(state)
+    arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
     store(selected(state, arm), buffer)
     return arm, probability
 
@@ -215,7 +219,7 @@ def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any
     """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
     layout = layout_of(policy)
     parts: dict[str, Any] = {"draw": draw, "charge": charge}
-    parts |= zip(("load", "store"), _buffer_functions(layout), strict=True)
+    parts |= zip(("load", "store", "distribution"), _buffer_functions(layout), strict=True)
     hooks = ["selected", "update_full" if policy.full_information else "update"]
     for name in hooks:
         if not isinstance(inspect.getattr_static(policy, name), staticmethod):
@@ -223,7 +227,7 @@ def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any
         parts[name] = getattr(policy, name)
     digest = _digest(tuple(parts.values()))
     # The same code may stand in two classes, as their update or as a State; the machine code knows the types.
-    key = (template, digest, *(parts[name] for name in hooks), layout.state_type)
+    key = (template, digest, *(parts[name] for name in hooks), layout.states)
     if key not in _kernels:
         names = {**globals(), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
         learn = _learn_full if policy.full_information else _learn
@@ -286,27 +290,33 @@ _known: dict[tuple[FunctionType, str], FunctionType] = {}
 
 
 @functools.cache
-def _buffer_functions(layout: Layout) -> tuple[FunctionType, FunctionType]:
-    """Return functions that make a state of a buffer (vectors are views of it) and put its scalars back.
+def _buffer_functions(layout: Layout) -> tuple[FunctionType, ...]:
+    """Return functions that make a state of a buffer (vectors are views of it), put its scalars back, and find p'.
 
     They are written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.
     """
     n_scalars = len(layout.scalars)
-    fields = [f"{name}=buffer[{at}]" for at, name in enumerate(layout.scalars)]
+    texts = {name: f"buffer[{at}]" for at, name in enumerate(layout.scalars)}
     for at, name in enumerate(layout.vectors):
-        fields.append(f"{name}=buffer[{n_scalars} + {at} * n_arms : {n_scalars} + {at + 1} * n_arms]")
+        texts[name] = f"buffer[{n_scalars} + {at} * n_arms : {n_scalars} + {at + 1} * n_arms]"
+    called = {state_type: f"State{at}" for at, (_, state_type) in enumerate(layout.states)}
+    built = layout.combined(
+        texts, lambda state_type, parts: f"{called[state_type]}({', '.join(f'{k}={v}' for k, v in parts.items())})"
+    )
     stores = [f"    buffer[{at}] = state.{name}" for at, name in enumerate(layout.scalars)]
     text = "\n".join(
         [
             "def load(buffer, n_arms):",
-            f"    return State({', '.join(fields)})",
+            f"    return {built}",
             "def store(state, buffer):",
             *(stores or ["    pass"]),
+            "def distribution(state):",
+            f"    return (state.{layout.distribution},)",
         ]
     )
-    names: dict[str, Any] = {"State": layout.state_type, "__name__": __name__}
-    exec(compile(text, f"<buffer of {layout.state_type.__qualname__}>", "exec"), names)
-    return names["load"], names["store"]
+    names: dict[str, Any] = {"__name__": __name__, **{name: state_type for state_type, name in called.items()}}
+    exec(compile(text, f"<buffer of {layout.states[0][1].__qualname__}>", "exec"), names)
+    return names["load"], names["store"], names["distribution"]
 
 
 def _digest(functions: tuple[FunctionType, ...]) -> str:

@@ -219,7 +219,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
             "sha256": work.losses.digest,
             "provenance": dict(work.losses.provenance),
         },
-        "versions": _versions(),
+        "versions": versions(),
     }
     losses = work.losses if rows.arms is not None else None
     return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret)
@@ -290,7 +290,8 @@ def _n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions on which the bits of a result may depend."""
     return {
         "umab": __version__,
         "python": platform.python_version(),
