@@ -239,13 +239,15 @@ def test_a_stock_without_an_opening_price_is_named() -> None:
     days = {"2020-01-02": 20, "2020-01-01": 10}  # the order of the file does not matter
     lines = [f"{day},{base + k},{ticker}" for k, ticker in enumerate(STOCKS._TICKERS) for day, base in days.items()]
     content = "\n".join(["date,open,Name", *lines, "2020-01-03,5,AAPL"])
-    assert STOCKS._opens(content.encode()).tolist() == [[float(b + k) for k in range(10)] for b in (10, 20)]
+    assert STOCKS._opens(content.encode(), STOCKS._TICKERS).tolist() == [
+        [float(b + k) for k in range(10)] for b in (10, 20)
+    ]
     for damaged in (
         content.replace("2020-01-02,23,IBM", "2020-01-02,,IBM"),
         content.replace("2020-01-02,23,IBM\n", ""),
     ):
         with pytest.raises(ValueError, match="every day must have an opening price, but IBM has none on 1 day"):
-            STOCKS._opens(damaged.encode())
+            STOCKS._opens(damaged.encode(), STOCKS._TICKERS)
 
 
 def test_the_first_ten_rows_of_a_week_are_kept_in_the_order_of_the_file() -> None:
@@ -257,7 +259,7 @@ def test_the_first_ten_rows_of_a_week_are_kept_in_the_order_of_the_file() -> Non
     frame = frame.with_columns(Weekly_Sales=polars.Series([float(at) for at in range(len(cells))]))
     for store in (1, 2):
         expected = [float(cells.index(cell)) for cell in kept if cell[0] == store]
-        assert len(expected) == 30 and SALES._first(frame)[:, store - 1].tolist() == expected
+        assert len(expected) == 30 and SALES._first(frame, SALES._STORES)[:, store - 1].tolist() == expected
 
 
 # The stand-ins.
@@ -276,7 +278,7 @@ def test_the_stand_in_for_stocks_rebuilds_prices() -> None:
 
 
 def test_the_stand_in_for_sales_has_the_form_of_the_table() -> None:
-    frame = SALES._stand_in(0)
+    frame = SALES._stand_in(0, SALES._STORES)
     assert frame.columns == ["Store", "Dept", "Date", "Weekly_Sales"]
     assert frame.sort("Store", "Dept", "Date").equals(frame)
     assert frame["Store"].unique().sort().to_list() == list(range(1, 11))
@@ -289,7 +291,7 @@ def test_the_stand_in_for_sales_has_the_form_of_the_table() -> None:
 
 
 def test_departments_are_drawn_without_replacement_and_in_random_order() -> None:
-    frame = SALES._stand_in(3)
+    frame = SALES._stand_in(3, SALES._STORES)
     losses = datasets.sales(seed=3, real=False)
     by_week: dict[tuple[str, int], list[float]] = {}
     for store, week, amount in zip(frame["Store"], frame["Date"], frame["Weekly_Sales"], strict=True):
@@ -307,9 +309,9 @@ def test_departments_are_drawn_without_replacement_and_in_random_order() -> None
 
 def test_the_stand_in_goes_through_the_same_code() -> None:
     losses = datasets.sales("figure", real=False, seed=5)
-    frame = SALES._stand_in(5)
+    frame = SALES._stand_in(5, SALES._STORES)
     content = frame.write_csv().encode()
-    assert SALES._read(content).equals(frame)
+    assert SALES._read(content, SALES._STORES).equals(frame)
     assert (-frame["Weekly_Sales"][:1258].to_numpy() / 1500 == losses.table[:, 0]).all()
     assert losses.provenance["positive_losses"] == int((losses.table > 0).sum())
 

@@ -1,4 +1,4 @@
-"""The losses of the paper's experiments, by name.
+"""The losses of the paper's experiments, by name, and `suite`, a suite of tables that differ in kind.
 
 | name | arms | losses |
 |---|---|---|
@@ -23,10 +23,11 @@ from typing import Any
 from umab.datasets.sales import sales
 from umab.datasets.selection import selection
 from umab.datasets.stocks import stocks
+from umab.datasets.suite_tables import suite
 from umab.datasets.synthetic import bad_losses, stochastic
 from umab.losses import Losses
 
-__all__ = ["DATASETS", "bad_losses", "check", "load", "sales", "selection", "stochastic", "stocks", "takes"]
+__all__ = ["DATASETS", "bad_losses", "check", "load", "sales", "selection", "stochastic", "stocks", "suite", "takes"]
 
 DATASETS: dict[str, Callable[..., Losses]] = {
     "stocks": stocks,

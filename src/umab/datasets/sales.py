@@ -52,56 +52,69 @@ def sales(setting: Setting = "printed", *, seed: int = 0, real: bool | None = No
     >>> losses.n_rounds, losses.arms[:2], losses.provenance["stand_in"]
     (1258, ('store 1', 'store 2'), True)
     """
-    given = parameters(setting, seed)
+    return _sales("sales", setting, _STORES, parameters(setting, seed), real)
+
+
+def other_stores(stores: range, *, seed: int, real: bool | None = None) -> Losses:
+    """Return the same of other stores, in the printed setting; there are stores 1 to 45."""
+    given = {"stores": [stores.start, stores.stop - 1], "seed": seed}
+    return _sales("other_stores", "printed", stores, given, real)
+
+
+def _sales(name: str, setting: Setting, stores: range, given: dict[str, Any], real: bool | None) -> Losses:
+    seed = given["seed"]
     public = sources.SOURCES["sales"]
     content, why = sources.obtain(public, real)
-    origin: dict[str, Any] = {"dataset": "sales", "stand_in": content is None, "parameters": given}
+    n_stores = "ten" if len(stores) == 10 else str(len(stores))
+    origin: dict[str, Any] = {"dataset": name, "stand_in": content is None, "parameters": given}
     if content is None:
-        frame, source = _stand_in(seed), f"stand-in: random weekly sales of ten stores, drawn with seed {seed}, {why}"
+        frame = _stand_in(seed, stores)
+        source = f"stand-in: random weekly sales of {n_stores} stores, drawn with seed {seed}, {why}"
     else:
-        frame, source = _read(content), "weekly sales of departments of ten Walmart stores, 2010-02-05 to 2012-10-26"
+        frame = _read(content, stores)
+        source = f"weekly sales of departments of {n_stores} Walmart stores, 2010-02-05 to 2012-10-26"
         origin |= {"file": public.file, "file_sha256": public.sha256}
     # Subtracting from 0 makes no −0 of a week without sales.
-    table = 0.0 - (_drawn(frame, seed) if setting == "printed" else _first(frame) / _UNIT)
+    table = 0.0 - (_drawn(frame, stores, seed) if setting == "printed" else _first(frame, stores) / _UNIT)
     return Losses.of(
         table,
-        arms=[f"store {store}" for store in _STORES],
+        arms=[f"store {store}" for store in stores],
         source=source,
         provenance=origin | {"positive_losses": int((table > 0.0).sum())},
     )
 
 
-def _drawn(frame: DataFrame, seed: int) -> Table:
+def _drawn(frame: DataFrame, stores: range, seed: int) -> Table:
     """Return ten rounds a week: sales of departments drawn from those of the store and week."""
     rng = np.random.default_rng(seed)
     of_week = frame.group_by("Date", "Store").agg("Weekly_Sales").sort("Date", "Store")["Weekly_Sales"].to_list()
     drawn = np.array([rng.choice(sales, _PER_WEEK, replace=False) for sales in of_week])
-    by_store = drawn.reshape(-1, len(_STORES), _PER_WEEK)
-    return by_store.transpose(0, 2, 1).reshape(-1, len(_STORES))[:HORIZON]
+    by_store = drawn.reshape(-1, len(stores), _PER_WEEK)
+    return by_store.transpose(0, 2, 1).reshape(-1, len(stores))[:HORIZON]
 
 
-def _first(frame: DataFrame) -> Table:
+def _first(frame: DataFrame, stores: range) -> Table:
     """Return the first ten sales of each store and week, in the order of the frame."""
     polars = import_polars()
     place = polars.col("Weekly_Sales").cum_count().over("Store", "Date")
     kept = frame.filter(place <= _PER_WEEK)
-    columns = [kept.filter(polars.col("Store") == store)["Weekly_Sales"].to_numpy()[:HORIZON] for store in _STORES]
+    columns = [kept.filter(polars.col("Store") == store)["Weekly_Sales"].to_numpy()[:HORIZON] for store in stores]
     return np.column_stack(columns)
 
 
-def _read(content: bytes) -> DataFrame:
+def _read(content: bytes, stores: range) -> DataFrame:
     polars = import_polars()
     kinds = {"Store": polars.Int64, "Dept": polars.Int64, "Date": polars.String, "Weekly_Sales": polars.Float64}
     frame: DataFrame = polars.read_csv(BytesIO(content), columns=list(kinds), schema_overrides=kinds)
-    return frame.filter(polars.col("Store").is_in(list(_STORES)))
+    return frame.filter(polars.col("Store").is_in(list(stores)))
 
 
-def _stand_in(seed: int) -> DataFrame:
+def _stand_in(seed: int, stores: range) -> DataFrame:
     """Return random sales in the form of the table: ordered by store, department and week, rounded to cents.
 
     Their size and spread, and the shares of returns and of missing rows, are close to those of the table.
     """
-    shape = n_stores, n_departments, n_weeks = len(_STORES), 72, 143
+    shape = n_stores, n_departments, n_weeks = len(stores), 72, 143
     # A stream of its own: neither the draw of departments nor a trial may repeat the numbers that made the sales.
     rng = np.random.default_rng([seed, n_departments])
     size = (
@@ -119,7 +132,7 @@ def _stand_in(seed: int) -> DataFrame:
     dates = np.array([(date(2010, 2, 5) + timedelta(weeks=at)).isoformat() for at in range(n_weeks)])
     frame: DataFrame = import_polars().DataFrame(
         {
-            "Store": store + 1,
+            "Store": store + stores.start,
             "Dept": department + 1,
             "Date": dates[week],
             "Weekly_Sales": amount[reported].round(2),

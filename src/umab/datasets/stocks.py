@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
 from umab.datasets import sources
-from umab.datasets.common import import_polars
+from umab.datasets.common import HORIZON, import_polars
 from umab.losses import Losses, Table
 
 _TICKERS = ("CHK", "RRC", "EBAY", "IBM", "OXY", "KMI", "DISCK", "SIG", "AMD", "FB")
@@ -45,36 +46,67 @@ def stocks(*, real: bool | None = None) -> Losses:
         is in ``provenance["stand_in"]`` and in ``source``.
     """
     content, why = sources.obtain(sources.SOURCES["stocks"], real)
-    return _stand_in(why) if content is None else _real(content)
+    return _stand_in(why) if content is None else _real(content, _TICKERS, {})
 
 
-def _real(content: bytes) -> Losses:
-    source = sources.SOURCES["stocks"]
+def other_stocks(n_stocks: int, *, seed: int, real: bool | None = None) -> Losses:
+    """Return the same of other stocks, drawn from those that have an opening price on every day.
+
+    Without the table, a stand-in takes its place: random prices whose daily changes have heavy tails.
+    """
+    content, why = sources.obtain(sources.SOURCES["stocks"], real)
+    given = {"n_stocks": n_stocks, "seed": seed}
+    rng = np.random.default_rng(seed)
+    if content is not None:
+        polars = import_polars()
+        days = _read(content).group_by("Name").agg(polars.col("open").drop_nulls().len())
+        complete = days.filter(polars.col("open") == days["open"].max())["Name"]
+        known = sorted(set(complete.to_list()) - set(_TICKERS))
+        return _real(content, sorted(rng.choice(known, n_stocks, replace=False).tolist()), given)
+    drift, spread = rng.normal(0.0005, 0.0005, n_stocks), rng.uniform(0.006, 0.015, n_stocks)
+    changes = drift + spread * rng.standard_t(4.0, (HORIZON, n_stocks))
+    prices = np.vstack([np.ones(n_stocks), np.exp(np.cumsum(changes, axis=0))])
     return Losses.of(
-        _losses(_opens(content)),
-        arms=_TICKERS,
-        source="daily opening prices of ten companies in the S&P 500, 2013-02-08 to 2018-02-07",
+        _losses(prices),
+        arms=[f"stock {k + 1}" for k in range(n_stocks)],
+        source=f"stand-in: random prices of {n_stocks} stocks, drawn with seed {seed}, {why}",
+        provenance={"dataset": "other_stocks", "stand_in": True, "parameters": given},
+    )
+
+
+def _real(content: bytes, tickers: Sequence[str], given: dict[str, Any]) -> Losses:
+    source = sources.SOURCES["stocks"]
+    n_stocks = "ten" if len(tickers) == 10 else str(len(tickers))
+    return Losses.of(
+        _losses(_opens(content, tickers)),
+        arms=tickers,
+        source=f"daily opening prices of {n_stocks} companies in the S&P 500, 2013-02-08 to 2018-02-07",
         provenance={
-            "dataset": "stocks",
+            "dataset": "other_stocks" if given else "stocks",
             "stand_in": False,
-            "parameters": {},
+            "parameters": given,
             "file": source.file,
             "file_sha256": source.sha256,
         },
     )
 
 
-def _opens(content: bytes) -> Table:
-    """Return the opening prices: one row a day, one column a ticker."""
+def _read(content: bytes) -> Any:
     polars = import_polars()
-    frame = polars.read_csv(
+    return polars.read_csv(
         BytesIO(content), columns=["date", "open", "Name"], schema_overrides={"open": polars.Float64}
     )
+
+
+def _opens(content: bytes, tickers: Sequence[str]) -> Table:
+    """Return the opening prices: one row a day, one column a ticker."""
+    polars = import_polars()
     by_ticker = (
-        frame.filter(polars.col("Name").is_in(list(_TICKERS)))
+        _read(content)
+        .filter(polars.col("Name").is_in(list(tickers)))
         .pivot(on="Name", index="date", values="open")
         .sort("date")
-        .select(list(_TICKERS))
+        .select(list(tickers))
     )
     missing = by_ticker.null_count().row(0, named=True)
     for ticker, n_missing in missing.items():
