@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce theory test test-all lint bench clean
+.PHONY: help reproduce theory suite test test-all lint bench clean
 
 help:
 	@echo "make reproduce run the paper's experiments and write report/index.html"
 	@echo "make theory    search for worst cases and write docs/theory.md and docs/errata.md"
+	@echo "make suite     run all policies on the suite of loss tables and write docs/suite.md"
 	@echo "make test      run the tests"
 	@echo "make test-all  run the tests, the slow ones too"
 	@echo "make lint      formatting, types and import rules"
@@ -33,6 +34,13 @@ lint: $(VENV)/.lint
 theory: $(VENV)/.report
 	$(BIN)/umab certify --search --json src/umab/theory/worst_cases.json
 	$(BIN)/python -m umab.report.theory_pages docs
+
+# $UMAB_DATA or a network for the public tables; docs/suite.md says so if stand-ins took their place.
+suite: $(VENV)/.reproduce
+	$(BIN)/umab suite
+	cp report-suite/page.md docs/suite.md
+	cp report-suite/figures/development.svg docs/suite-development.svg
+	cp report-suite/figures/validation.svg docs/suite-validation.svg
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -19,8 +19,8 @@ from umab.experiments.runner import Run, Summary, run, run_on
 from umab.report import folder as folder_module
 from umab.report import words
 from umab.report.charts import regret_chart
-from umab.report.folder import as_json, write
-from umab.report.page import Head, _in_script, page
+from umab.report.folder import as_json, file_name, write
+from umab.report.page import Head, in_script, page
 
 HEAD = Head(title="A <title>", lede="Some words & more.", command="umab run x.toml")
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -188,7 +188,7 @@ def test_every_figure_and_raw_result_is_there(six: Run, report: Path) -> None:
         assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
         assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
         for name, curve in outcome.curves.items():
-            path = report / "results" / outcome.experiment.id / outcome.setting.name / name
+            path = report / "results" / outcome.experiment.id / outcome.setting.name / file_name(name)
             loaded = umab.Result.load(path)
             assert (loaded.final_regret == curve.result.final_regret).all() and loaded.arms.dtype == np.uint8
             assert curve.sampled is not None
@@ -267,8 +267,8 @@ def test_charts_of_one_trial_and_of_stand_ins(six: Run) -> None:
 
 
 def test_nothing_in_a_script_ends_it() -> None:
-    assert "<" not in _in_script({"a": "</script><!--"})
-    assert json.loads(_in_script({"a": "</script>"})) == {"a": "</script>"}
+    assert "<" not in in_script({"a": "</script><!--"})
+    assert json.loads(in_script({"a": "</script>"})) == {"a": "</script>"}
 
 
 def test_names_of_figures_do_not_collide() -> None:

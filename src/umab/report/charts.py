@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from umab.experiments.contest import COMPETITORS, RECOMMENDED, Standings
 from umab.experiments.runner import Curve, Outcome
 from umab.theory.scaling import LEVEL, Scaling
 
@@ -24,6 +25,8 @@ class _Style(NamedTuple):
 # Colours that remain apart for the colour-blind (Okabe and Ito 2008, Color universal design); the dashes keep curves
 # apart in grey print too. A family has a colour, its variants have dashes.
 _STYLES = {
+    "centred(umab-s)": _Style("#7b3294"),
+    "umab-s": _Style("#7b3294", (7, 2)),
     "umab-g-a": _Style("#d55e00"),
     "umab-g": _Style("#e69f00", (7, 2)),
     "umab-g-none": _Style("#000000", (2, 2)),
@@ -42,7 +45,7 @@ _STYLES = {
 _MORE = tuple(
     _Style(colour, dash)
     for dash in ((4, 4), (8, 3, 2, 3), (1, 2))
-    for colour in ("#7b3294", "#01665e", "#a6611a", "#444444")
+    for colour in ("#b2182b", "#01665e", "#a6611a", "#444444")
 )
 
 
@@ -177,6 +180,48 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
                 "encoding": {"y": {**y, "field": "mean"}},
             },
         ],
+    }
+
+
+def profile_chart(standings: Standings, more: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the performance profiles: on which share of the tables a policy is within a factor of the best one."""
+    names = [name for name in dict.fromkeys((RECOMMENDED, *COMPETITORS, *more)) if name in standings.policies]
+    styles = _styles(names)
+    farthest = 20.0
+    values = []
+    for name in reversed(names):  # what is named first is drawn last, on top
+        factors = standings.profile(name)
+        steps = [(1.0, 0.0), *((float(f), (at + 1) / len(factors)) for at, f in enumerate(factors) if f <= farthest)]
+        values += [{"policy": name, "factor": f, "share": share} for f, share in (*steps, (farthest, steps[-1][1]))]
+    colour = {"domain": names, "range": [style.colour for style in styles]}
+    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    legend = {"title": None, "symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2, "labelLimit": 260}
+    return {
+        "config": _CONFIG,
+        "width": 440,
+        "height": 300,
+        "title": {"text": f"{standings.half} half, {len(standings.scored)} tables", "anchor": "start"},
+        "data": {"values": values},
+        "mark": {"type": "line", "interpolate": "step-after", "clip": True},
+        "encoding": {
+            "x": {
+                "field": "factor",
+                "type": "quantitative",
+                "title": "regret as a multiple of the smallest on the table",
+                "scale": {"type": "log", "domain": [1, farthest], "nice": False},
+                "axis": {"values": [1, 1.5, 2, 3, 5, 10, 20]},
+            },
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of the tables",
+                "scale": {"domain": [0, 1]},
+                "axis": {"format": "%"},
+            },
+            "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
+            "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
+            "strokeWidth": {"condition": {"test": f"datum.policy == '{RECOMMENDED}'", "value": 3.0}, "value": 1.5},
+        },
     }
 
 

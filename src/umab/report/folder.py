@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -24,7 +25,7 @@ from umab.report.page import Certificates, Head, page
 FORMAT = "umab.Report"
 VERSION = 1
 
-_OURS = ("results.json", "figures", "results", "index.html")
+_OURS = ("results.json", "figures", "results", "index.html", "page.md")
 
 _ASIDE = ".report-"  # how the folder begins in which a report is written before it is put in place
 
@@ -61,14 +62,7 @@ def write(
         for outcome in run.outcomes
     }
     raw = list(_raw(run))
-    # Everything is written aside and put in place at the end: whoever is stopped before that keeps the report they had.
-    with (
-        tempfile.TemporaryDirectory(prefix=_ASIDE, dir=folder) as aside,
-        Progress(len(charts) + len(raw), "writing the report", progress) as bar,
-    ):
-        new, old = Path(aside) / "new", Path(aside) / "old"
-        (new / "figures").mkdir(parents=True)
-        old.mkdir()
+    with replaced(folder) as new, Progress(len(charts) + len(raw), "writing the report", progress) as bar:
         write_atomically(new / "results.json", as_json(run))
         with ThreadPoolExecutor() as pool:
             saved = [pool.submit(_save, result, new / "results" / path) for path, result in raw]
@@ -79,11 +73,25 @@ def write(
                 each.result()
                 bar.advance(1)
         write_atomically(new / "index.html", page(run, head, certificates).encode(errors="replace"))
-        for name in _OURS:
+    return folder / "index.html"
+
+
+@contextlib.contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """Yield a folder to write a report to; then put that in place of the report that is in `folder`, all of it.
+
+    Everything is written aside: whoever is stopped before the end keeps the report they had.
+    """
+    with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=folder) as aside:
+        new, old = Path(aside) / "new", Path(aside) / "old"
+        (new / "figures").mkdir(parents=True)
+        old.mkdir()
+        yield new
+        for name in _OURS:  # what else is in the folder stays there
             if (folder / name).exists():
                 (folder / name).rename(old / name)
-            (new / name).rename(folder / name)
-    return folder / "index.html"
+            if (new / name).exists():
+                (new / name).rename(folder / name)
 
 
 def draw(chart: dict[str, Any], path: Path) -> None:
@@ -182,7 +190,7 @@ def as_json(run: Run) -> bytes:
         "sampled": _by_figure(run, _sampled),
         "provenance": _by_figure(run, _provenance),
     }
-    return json.dumps(_without_nan(content), indent=1, allow_nan=False).encode()
+    return json.dumps(without_nan(content), indent=1, allow_nan=False).encode()
 
 
 def _by_figure(run: Run, describe: Callable[[Outcome], Any]) -> dict[str, dict[str, Any]]:
@@ -207,10 +215,10 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _without_nan(content: Any) -> Any:
+def without_nan(content: Any) -> Any:
     """Return the content with null for what is not a finite number: JSON has no other word for it."""
     if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_without_nan(value) for value in content]
+        return {key: without_nan(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [without_nan(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content

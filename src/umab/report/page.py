@@ -37,35 +37,45 @@ Certificates = Mapping[str, Sequence[Certified]]
 
 def page(run: Run, head: Head, certificates: Certificates | None = None) -> str:
     """Return the page of a run as HTML, with the certificates if there are any."""
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_text),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["measured"] = lambda summary: words.measured(summary.mean, summary.se)
-    environment.filters["spread"] = words.spread
-    environment.filters["number"] = lambda value: f"{value:.4g}"
-    environment.filters["counted"] = words.counted
     charts = {
         f"{number}-{at}": regret_chart(outcome, interactive=True)
         for number, outcomes in enumerate(run.experiments.values())
         for at, outcome in enumerate(outcomes)
     }
-    return environment.get_template("page.html").render(
-        head=head,
-        run=run,
-        words=words,
-        claimed=any(outcome.judged for outcome in run.outcomes),
-        stand_ins=_stand_ins(run.outcomes),
-        policies=list(dict.fromkeys(name for outcome in run.outcomes for name in outcome.curves)),
-        style=_text("page.css"),
-        script=_vega() + _text("page.js"),
-        charts=_in_script(charts),
-        promises=_promises,
-        certificates={title: as_rows(rows) for title, rows in (certificates or {}).items()},
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            head=head,
+            run=run,
+            claimed=any(outcome.judged for outcome in run.outcomes),
+            stand_ins=_stand_ins(run.outcomes),
+            policies=list(dict.fromkeys(name for outcome in run.outcomes for name in outcome.curves)),
+            style=text_of("page.css"),
+            script=vega() + text_of("page.js"),
+            charts=in_script(charts),
+            promises=_promises,
+            certificates={title: as_rows(rows) for title, rows in (certificates or {}).items()},
+        )
     )
+
+
+def environment(*, html: bool = True) -> jinja2.Environment:
+    """Return what renders the templates of this folder."""
+    made = jinja2.Environment(
+        loader=jinja2.FunctionLoader(text_of),
+        autoescape=html,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=not html,
+    )
+    made.filters["measured"] = lambda summary: words.measured(summary.mean, summary.se)
+    made.filters["spread"] = words.spread
+    made.filters["number"] = lambda value: f"{value:.4g}"
+    made.filters["counted"] = words.counted
+    made.globals["words"] = words
+    return made
 
 
 def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
@@ -83,17 +93,18 @@ def _stand_ins(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
     return found
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """Return a file of this folder."""
     return (resources.files(__package__) / name).read_text(encoding="utf-8")
 
 
-def _in_script(content: Any) -> str:
+def in_script(content: Any) -> str:
     """Return JSON that may stand inside a script: no text in it can end that script."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 @functools.cache
-def _vega() -> str:
+def vega() -> str:
     """Return the drawing library as one script that sets `vegaEmbed`."""
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.replace("</script", "<\\/script") + "\n"

@@ -6,11 +6,9 @@ import math
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
 import numpy as np
 import vl_convert
 
@@ -19,6 +17,7 @@ from umab import datasets
 from umab.algorithms.registry import policy as policy_of
 from umab.files import write_atomically
 from umab.report.charts import scaling_chart
+from umab.report.page import environment
 from umab.theory.bounds import bound
 from umab.theory.scaling import Scaling, scaling
 from umab.theory.search import exact_regret, turns
@@ -228,15 +227,8 @@ def numbers() -> dict[str, Any]:
 
 def pages() -> dict[str, str]:
     """Return the pages and their figure by the name of their file."""
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (resources.files(__package__) / name).read_text(encoding="utf-8")),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["cell"] = lambda text: str(text).replace("|", "\\|")
+    templates = environment(html=False)
+    templates.filters["cell"] = lambda text: str(text).replace("|", "\\|")
     measured = numbers()
     theorems = list(theorem_rows())
     tiny = measured["tiny"]
@@ -249,7 +241,7 @@ def pages() -> dict[str, str]:
         "n": measured,
     }
     turn = scaling_chart([content["n"]["growth"][f"turn_{key}"] for key in ("banker", "g", "g_a")])
-    written = {name: environment.get_template(name).render(content) for name in PAGES}
+    written = {name: templates.get_template(name).render(content) for name in PAGES}
     return {**written, TURN: vl_convert.vegalite_to_svg(turn)}
 
 

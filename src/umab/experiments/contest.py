@@ -1,0 +1,259 @@
+"""The contest of policies on the suite of loss tables, and how it is scored.
+
+On each table a policy's mean final regret is taken relative to that of choosing at random, and from 5% of it on: below
+that there is nothing to win, and regret against a fixed arm may be negative. Tables on which choosing at random has a
+regret of less than five standard errors have no score. A policy's figure for a half of the suite is the geometric mean
+of its relative regrets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import recommended
+from umab.datasets.suite_tables import Entry, Half, entries
+from umab.engine.simulate import simulate
+from umab.experiments.runner import Summary
+from umab.losses import Losses
+from umab.progress import Progress
+
+RECOMMENDED = recommended().name
+AT_RANDOM = "uniform"
+COMPETITORS = (
+    "umab-g",
+    "umab-g-a",
+    "umab-g:rate=4",
+    "umab-g-a:rate=4",
+    "sf-mab",
+    "sf-mab-a",
+    "ahb",
+    "banker-omd",
+    "scb",
+    "scb-ix",
+    "umab-nn",
+)
+"""The published policies that need no range; umab-nn runs where no loss is negative."""
+
+ABLATIONS = {
+    "centring": "umab-s",
+    "the start from no scale": "centred(umab-s:initial_scale=1)",
+    "the learning rate from stability": "centred(umab-s:learning=squares)",
+    "the floor: exploration is added": "centred(umab-s:exploration=added)",
+    "clipping": "centred(umab-s:clipping=none)",
+    "all exploration": "centred(umab-s:exploration=none)",
+}
+"""The recommended policy with one ingredient off, by what is off."""
+
+FLOOR = 0.05
+"""The share of the regret of choosing at random from which regrets count."""
+SURE = 5.0
+"""The standard errors that the regret of choosing at random must have for a table to be scored."""
+MEAN_WANTED, WORST_WANTED = 0.75, 2.0
+"""What is wanted of a policy: its geometric mean relative to the best competitor's, and its worst ratio on a table."""
+
+_RESAMPLED = 1000
+
+Array = npt.NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A number with its standard error, which comes from the trials: the tables are what they are."""
+
+    value: float
+    se: float
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """What all policies did on one table."""
+
+    entry: Entry
+    losses: Losses
+    regrets: dict[str, Array]
+    """The final expected regrets of the trials, by policy."""
+    at_random: Summary
+    """The final regret of choosing at random, of the arms drawn."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether choosing at random has a regret to speak of."""
+        return self.at_random.mean > 0.0 and self.at_random.mean >= SURE * self.at_random.se
+
+
+@dataclass(frozen=True, eq=False)
+class Standings:
+    """The scores of one half of the suite; the first axis of arrays is that of scored tables, the second of policies.
+
+    A policy that does not take the losses of a table has no number there.
+    """
+
+    half: Half
+    tables: tuple[Played, ...]
+    policies: tuple[str, ...]
+    n_trials: int
+    seed: int
+
+    @cached_property
+    def scored(self) -> tuple[Played, ...]:
+        """The tables that have a score."""
+        return tuple(table for table in self.tables if table.scored)
+
+    @cached_property
+    def relative(self) -> Array:
+        """The relative regrets."""
+        return np.asarray(self._relative(np.ones((1, self.n_trials)))[0])
+
+    @cached_property
+    def _resampled(self) -> Array:
+        """The relative regrets had the trials come out otherwise: trials drawn anew, the same for all policies."""
+        rng = np.random.default_rng(0)
+        return self._relative(rng.multinomial(self.n_trials, [1 / self.n_trials] * self.n_trials, _RESAMPLED))
+
+    def _relative(self, weights: npt.NDArray[np.number]) -> Array:
+        """Return relative regrets for trials that count so many times: samples × tables × policies."""
+        found = np.full((len(weights), len(self.scored), len(self.policies)), np.nan)
+        for row, table in enumerate(self.scored):
+            at_random = float(table.regrets[AT_RANDOM].mean())
+            for column, name in enumerate(self.policies):
+                if name in table.regrets:
+                    means = weights @ (table.regrets[name] / at_random) / self.n_trials
+                    found[:, row, column] = np.maximum(means, FLOOR)
+        return found
+
+    def columns(self, names: Iterable[str]) -> list[int]:
+        """Return the columns of these policies, of those that were run."""
+        return [self.policies.index(name) for name in names if name in self.policies]
+
+    @cached_property
+    def best_competitor(self) -> str | None:
+        """The competitor with the smallest geometric mean, of those that take all tables; None if none was run."""
+        ran = [name for name in COMPETITORS if name in self.policies]
+        means = {name: self.mean(name).value for name in ran}
+        whole = [name for name in ran if not math.isnan(means[name])]
+        return min(whole, key=means.__getitem__) if whole else None
+
+    def mean(self, name: str) -> Estimate:
+        """Return the geometric mean of a policy; no number for one that does not take all tables."""
+        (column,) = self.columns([name])
+        return _estimate(_geometric(self.relative[:, column]), _geometric(self._resampled[:, :, column]))
+
+    def ratio(self, name: str, *, without: int = 0) -> Estimate:
+        """Return the geometric mean of a policy relative to that of the best competitor.
+
+        With `without`, so many tables are left out: those on which the policy gains most against that competitor.
+        """
+        if self.best_competitor is None:
+            return Estimate(math.nan, math.nan)
+        (own,), (other,) = self.columns([name]), self.columns([self.best_competitor])
+        quotients = self.relative[:, own] / self.relative[:, other]
+        kept = np.argsort(quotients)[without:]
+        resampled = self._resampled[:, :, own] / self._resampled[:, :, other]
+        return _estimate(_geometric(quotients[kept]), _geometric(resampled[:, kept]))
+
+    def to_best(self, name: str) -> Array:
+        """Return, table by table, the relative regret of a policy as a multiple of the best competitor's there."""
+        (column,) = self.columns([name])
+        others = self.columns(each for each in COMPETITORS if each != name)
+        best: Array = np.nanmin(self.relative[:, others], axis=1) if others else np.full(len(self.scored), np.nan)
+        return np.asarray(self.relative[:, column] / best)
+
+    def worst(self, name: str) -> tuple[float, str]:
+        """Return the largest of these multiples, and on which table that is."""
+        multiples = self.to_best(name)
+        at = int(np.argmax(np.where(np.isnan(multiples), -np.inf, multiples)))
+        return float(multiples[at]), self.scored[at].entry.name
+
+    def profile(self, name: str) -> Array:
+        """Return, sorted, by which factor a policy is above the best of all policies: one number a table."""
+        (column,) = self.columns([name])
+        shown = self.relative[:, self.columns([RECOMMENDED, *COMPETITORS, name])]
+        factors = self.relative[:, column] / np.nanmin(shown, axis=1)
+        return np.sort(np.where(np.isnan(factors), np.inf, factors))
+
+
+def contest(
+    halves: Sequence[Half] = ("development", "validation"),
+    policies: Sequence[str] = (),
+    *,
+    ablations: bool = True,
+    n_trials: int = 200,
+    seed: int = 0,
+    real: bool | None = None,
+    n_threads: int | None = None,
+    progress: bool | None = None,
+) -> list[Standings]:
+    """Run the recommended policy, its competitors and others on the suite.
+
+    Parameters
+    ----------
+    halves
+        Which halves of the suite.
+    policies
+        Names of further policies to run.
+    ablations
+        Whether to run the recommended policy with each ingredient off, too.
+    n_trials, seed, n_threads, progress
+        As for `umab.simulate`.
+    real
+        As for `umab.datasets.suite`.
+    """
+    more = tuple(ABLATIONS.values()) if ablations else ()
+    names = tuple(dict.fromkeys((RECOMMENDED, *COMPETITORS, AT_RANDOM, *more, *policies)))
+    for name in names:
+        policy_of(name)  # refuses what is not one
+    n_trials = checks.whole("n_trials", n_trials, least=2)
+    chosen = {half: entries(half) for half in halves}
+    work = sum(len(each) for each in chosen.values()) * n_trials * (len(names) + 1)
+    with Progress(work, "running the suite", progress) as bar:
+        return [
+            Standings(
+                half,
+                tuple(_play(entry, entry.losses(real), names, n_trials, seed, n_threads, bar) for entry in found),
+                names,
+                n_trials,
+                seed,
+            )
+            for half, found in chosen.items()
+        ]
+
+
+def _play(
+    entry: Entry, losses: Losses, names: Sequence[str], n_trials: int, seed: int, n_threads: int | None, bar: Progress
+) -> Played:
+    ends = float(losses.table.min()), float(losses.table.max())
+    taken = [name for name in names if not any(policy_of(name).refusal(end, "") for end in ends)]
+
+    def final(policies: list[str], expected: bool) -> list[Array]:
+        results = simulate(
+            policies,
+            losses,
+            n_trials=n_trials,
+            seed=seed,
+            expected=expected,
+            keep="summary",
+            n_threads=n_threads,
+            progress=bar,
+        )
+        return [result.final_regret for result in results]
+
+    regrets = dict(zip(taken, final(taken, True), strict=True))
+    bar.advance(n_trials * (len(names) - len(taken)))
+    return Played(entry, losses, regrets, Summary.of(final([AT_RANDOM], False)[0]))
+
+
+def _geometric(values: Array) -> Array:
+    """Return the geometric means along the last axis."""
+    return np.asarray(np.exp(np.log(values).mean(axis=-1)))
+
+
+def _estimate(value: Array, resampled: Array) -> Estimate:
+    return Estimate(float(value), float(resampled.std(ddof=1)))

@@ -1,0 +1,224 @@
+"""The report on the suite: a page, its tables as Markdown, the performance profiles, and the numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import vl_convert
+
+from umab.engine.simulate import versions
+from umab.experiments.contest import (
+    ABLATIONS,
+    AT_RANDOM,
+    COMPETITORS,
+    FLOOR,
+    MEAN_WANTED,
+    RECOMMENDED,
+    SURE,
+    WORST_WANTED,
+    Estimate,
+    Played,
+    Standings,
+)
+from umab.experiments.runner import Summary
+from umab.files import write_atomically
+from umab.report import words
+from umab.report.charts import profile_chart
+from umab.report.folder import FORMAT, VERSION, draw, prepare, replaced, without_nan
+from umab.report.page import environment, in_script, text_of, vega
+
+_FAVOURABLE = 4
+"""How many tables are left out to see whether a good mean comes from a few of them."""
+
+
+class Line(NamedTuple):
+    """A policy in the table of a half."""
+
+    name: str
+    mean: str
+    ratio: str
+    worst: str
+    table: str
+    within: str
+
+
+def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
+    """Write the report on the suite to a folder and return the path of its page."""
+    prepare(folder)
+    with replaced(folder) as new:
+        write_atomically(new / "results.json", as_json(standings))
+        for each in standings:
+            chart = profile_chart(each, _others(each))
+            draw(chart, new / "figures" / each.half)
+            write_atomically(new / "figures" / f"{each.half}.svg", vl_convert.vegalite_to_svg(chart).encode())
+        content = _content(standings, command)
+        page = (
+            environment()
+            .get_template("suite.html")
+            .render(
+                **content,
+                style=text_of("page.css"),
+                script=vega() + text_of("page.js"),
+                charts=in_script(
+                    {str(at): _wide(profile_chart(each, _others(each))) for at, each in enumerate(standings)}
+                ),
+            )
+        )
+        write_atomically(new / "index.html", page.encode())
+        markdown = environment(html=False).get_template("suite.md").render(**content)
+        write_atomically(new / "page.md", markdown.encode())
+    return folder / "index.html"
+
+
+def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
+    """Return what both forms of the page show."""
+    return {
+        "halves": standings,
+        "command": command,
+        "lines": {each.half: lines(each) for each in standings},
+        "off": {each.half: ablation_lines(each) for each in standings},
+        "verdicts": {each.half: verdict(each) for each in standings},
+        "tables": {each.half: table_rows(each) for each in standings},
+        "unscored": {each.half: [table for table in each.tables if not table.scored] for each in standings},
+        "stand_ins": sorted(
+            {t.entry.name for each in standings for t in each.tables if t.losses.provenance.get("stand_in")}
+        ),
+        "best": {each.half: each.best_competitor for each in standings},
+        "recommended": RECOMMENDED,
+        "floor": f"{FLOOR:.0%}",
+        "sure": f"{SURE:g}",
+        "n_trials": standings[0].n_trials,
+        "seed": standings[0].seed,
+        "versions": versions(),
+    }
+
+
+def lines(standings: Standings) -> list[Line]:
+    """Return the table of policies, the smallest geometric mean first; those that do not take all tables come last."""
+    names = [RECOMMENDED, *COMPETITORS, *_others(standings), AT_RANDOM]
+    known = [name for name in dict.fromkeys(names) if name in standings.policies]
+    order = {name: standings.mean(name).value for name in known}
+    return [_line(standings, name) for name in sorted(known, key=lambda name: (math.isnan(order[name]), order[name]))]
+
+
+def ablation_lines(standings: Standings) -> list[tuple[str, Line]]:
+    """Return the recommended policy with nothing off and with each ingredient off."""
+    every = {"nothing": RECOMMENDED, **ABLATIONS}
+    return [(off, _line(standings, name)) for off, name in every.items() if name in standings.policies]
+
+
+def verdict(standings: Standings) -> str:
+    """Say whether the recommended policy is as good as is wanted, and how sure that is."""
+    if standings.best_competitor is None:
+        return ""
+    ratio, (worst, table) = standings.ratio(RECOMMENDED), standings.worst(RECOMMENDED)
+    reached = ratio.value <= MEAN_WANTED and worst <= WORST_WANTED
+    said = (
+        f"The geometric mean of {RECOMMENDED} is {words.measured(*ratio)} of that of the best single competitor, "
+        f"{standings.best_competitor} (wanted: at most {MEAN_WANTED:g}). Its worst table is {table}, where it has "
+        f"{worst:.2f} times the regret of the best competitor there (wanted: at most {WORST_WANTED:g} on every table). "
+        f"What is wanted is {'reached' if reached else 'not reached'}."
+    )
+    if len(standings.scored) > 2 * _FAVOURABLE:
+        rest = words.measured(*standings.ratio(RECOMMENDED, without=_FAVOURABLE))
+        said += f" Without the {_FAVOURABLE} tables on which it gains most, the mean is {rest} of the competitor's."
+    return said
+
+
+def table_rows(standings: Standings) -> list[tuple[str, ...]]:
+    """Return a row for each scored table: the regrets in percent of choosing at random, and who is best there."""
+    rows: list[tuple[str, ...]] = []
+    multiples = standings.to_best(RECOMMENDED)
+    for at, table in enumerate(standings.scored):
+        summaries = {name: Summary.of(regrets) for name, regrets in table.regrets.items()}
+        rivals = [name for name in COMPETITORS if name in summaries]
+        best = min(rivals, key=lambda name: summaries[name].mean) if rivals else ""
+        rows.append(
+            (
+                table.entry.name,
+                table.entry.about,
+                f"{table.losses.n_rounds:,} × {table.losses.n_arms}",
+                _percent(summaries[RECOMMENDED], table),
+                _percent(summaries[best], table) if best else "–",
+                best,
+                f"{multiples[at]:.2f}",
+            )
+        )
+    return rows
+
+
+def as_json(standings: Sequence[Standings]) -> bytes:
+    """Return the numbers: regrets of every policy on every table, and the scores of the halves."""
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "n_trials": standings[0].n_trials,
+        "seed": standings[0].seed,
+        "halves": {
+            each.half: {
+                "best_competitor": each.best_competitor,
+                "policies": {
+                    name: {
+                        "geometric_mean": each.mean(name)._asdict(),
+                        "to_best_competitor": each.ratio(name)._asdict(),
+                        "worst_multiple": each.worst(name),
+                    }
+                    for name in each.policies
+                },
+                "tables": {table.entry.name: _table(table) for table in each.tables},
+            }
+            for each in standings
+        },
+        "versions": versions(),
+    }
+    return json.dumps(without_nan(content), indent=1, allow_nan=False).encode()
+
+
+def _table(table: Played) -> dict[str, Any]:
+    return {
+        "scored": table.scored,
+        "rounds": table.losses.n_rounds,
+        "arms": table.losses.n_arms,
+        "source": table.losses.source,
+        "sha256": table.losses.digest,
+        "regrets": {name: Summary.of(regrets)._asdict() for name, regrets in table.regrets.items()},
+    }
+
+
+def _line(standings: Standings, name: str) -> Line:
+    worst, table = standings.worst(name)
+    within = float((standings.to_best(name) <= WORST_WANTED).mean())
+    return Line(
+        name,
+        _measured(standings.mean(name)),
+        _measured(standings.ratio(name)),
+        "–" if math.isnan(worst) else f"{worst:.2f}",
+        table,
+        f"{within:.0%}",
+    )
+
+
+def _measured(estimate: Estimate) -> str:
+    return "–" if math.isnan(estimate.value) else words.measured(*estimate)
+
+
+def _percent(summary: Summary, table: Played) -> str:
+    at_random = float(table.regrets[AT_RANDOM].mean())
+    return f"{100 * summary.mean / at_random:.1f} ± {100 * summary.se / at_random:.1f}"
+
+
+def _others(standings: Standings) -> list[str]:
+    """Return the policies that somebody wanted to see besides."""
+    usual = {RECOMMENDED, AT_RANDOM, *COMPETITORS, *ABLATIONS.values()}
+    return [name for name in standings.policies if name not in usual]
+
+
+def _wide(chart: dict[str, Any]) -> dict[str, Any]:
+    """Return a chart that is as wide as its place on a page."""
+    legend = {**chart["config"]["legend"], "orient": "bottom"}
+    config = {**chart["config"], "legend": legend}
+    return {**chart, "config": config, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}

@@ -1,0 +1,186 @@
+"""The suite of loss tables, the contest on it, and its report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+from umab import cli
+from umab.datasets import suite as exported
+from umab.datasets.suite_tables import Entry, entries, suite
+from umab.experiments import contest as contests
+from umab.experiments.contest import AT_RANDOM, COMPETITORS, RECOMMENDED, Played, Standings, contest
+from umab.experiments.runner import Summary
+from umab.losses import Losses
+from umab.report import suite_page
+
+MADE = suite(real=False)
+
+
+def test_the_halves_have_tables_of_their_own_and_of_the_same_kinds() -> None:
+    development, validation = entries("development"), entries("validation")
+    assert len(development) >= 20 and len(validation) >= 20
+    assert {each.name for each in (*development, *validation)} == set(MADE)
+    digests = [MADE[each.name].digest for each in entries()]
+    assert len(set(digests)) == len(digests)
+    for half in (development, validation):
+        tables = [MADE[each.name] for each in half]
+        assert min(each.n_arms for each in tables) == 2 and max(each.n_arms for each in tables) >= 200
+        assert min(each.n_rounds for each in tables) <= 150 and max(each.n_rounds for each in tables) >= 20000
+        assert any(abs(each.table).max() < 1e-5 for each in tables)  # a tiny scale
+        assert any(np.ptp(each.table) < 1e-3 * abs(each.table).max() for each in tables)  # a huge offset
+        assert any(each.table.min() < 0.0 < each.table.max() for each in tables)
+        assert any(each.table.min() >= 0.0 for each in tables) and any(each.table.max() <= 0.0 for each in tables)
+        assert any((each.table == 0.0).mean() > 0.9 for each in tables)  # sparse
+        assert sum("run times" in each.source for each in tables) == 1
+    assert exported is suite
+    with pytest.raises(ValueError, match="half must be one of"):
+        suite("both")  # type: ignore[arg-type]
+
+
+def test_the_tables_are_always_the_same() -> None:
+    """A changed table would be another suite. The last bits of exp and log, by which some are drawn, may differ."""
+    again = suite(real=False)
+    assert [each.digest for each in again.values()] == [each.digest for each in MADE.values()]
+    content = hashlib.sha256()
+    for name, losses in MADE.items():
+        content.update(name.encode() + repr([f"{value:.9e}" for value in losses.table.sum(axis=0)]).encode())
+    assert content.hexdigest() == "57e9a1d3850d6f1043bd4dcfa32be3a745d326b291d04db6e853e139aec484a1"
+
+
+def test_measured_tables_say_where_they_come_from() -> None:
+    losses = MADE["colouring"]
+    measured = losses.provenance["measured"]
+    assert losses.table.min() > 0.0 and losses.n_rounds == 1000 and len(losses.arms) == 6
+    assert {"unit", "machine", "python", "date", "command", "seed"} <= set(measured)
+
+
+def test_stand_ins_take_the_place_of_public_tables() -> None:
+    assert {name for name, each in MADE.items() if each.provenance.get("stand_in")} == {
+        "stocks",
+        "sales",
+        "sales-in-order",
+        "other-stocks",
+        "many-stocks",
+        "other-stores",
+        "many-stores",
+    }
+
+
+def test_in_the_losses_made_against_exp3_its_favourite_pays() -> None:
+    """The run they were made against starts uniform, so the first arm pays first; and it learns, so others pay too."""
+    table = MADE["against-exp3"].table
+    assert set(np.unique(table)) == {0.0, 1.0} and (table.sum(axis=1) == 1.0).all()
+    assert table[0, 0] == 1.0 and (table.sum(axis=0) > 100).all()
+
+
+# The scores, on regrets that are made up.
+
+
+def played(name: str, at_random: float, **means: float) -> Played:
+    """Return a table on which policies have these mean regrets in four trials."""
+    regrets = {key: np.array([-1.0, 1.0, 0.0, 0.0]) + mean for key, mean in {**means, AT_RANDOM: at_random}.items()}
+    entry = Entry(name, "validation", name, lambda real: Losses.of([[0.0]]))
+    return Played(entry, Losses.of([[0.0]]), regrets, Summary(at_random, 2.0, 1.0, 4))
+
+
+def standings(*tables: Played) -> Standings:
+    names = tuple(dict.fromkeys(name for table in tables for name in table.regrets))
+    return Standings("validation", tables, names, 4, 0)
+
+
+SCORES = standings(
+    played("easy", 100.0, **{RECOMMENDED: -50.0, "ahb": 10.0, "scb": 20.0, "umab-nn": 2.0}),
+    played("hard", 100.0, **{RECOMMENDED: 80.0, "ahb": 40.0, "scb": 50.0}),
+    played("unscored", 4.9, **{RECOMMENDED: 80.0, "ahb": 1.0, "scb": 1.0}),
+)
+
+
+def test_regrets_are_relative_from_five_percent_on() -> None:
+    assert [table.entry.name for table in SCORES.scored] == ["easy", "hard"]
+    columns = SCORES.columns([RECOMMENDED, "ahb", "umab-nn"])
+    np.testing.assert_allclose(SCORES.relative[:, columns], [[0.05, 0.1, 0.05], [0.8, 0.4, np.nan]])
+
+
+def test_geometric_means_worst_cases_and_profiles() -> None:
+    assert SCORES.mean("ahb").value == pytest.approx(0.2) and SCORES.mean(RECOMMENDED).value == pytest.approx(0.2)
+    assert math.isnan(SCORES.mean("umab-nn").value)
+    assert SCORES.best_competitor == "ahb"
+    assert SCORES.ratio("scb").value == pytest.approx(math.sqrt(0.1) / 0.2)
+    assert SCORES.ratio("ahb") == (1.0, 0.0)
+    assert SCORES.ratio(RECOMMENDED).value == pytest.approx(1.0)
+    assert SCORES.ratio(RECOMMENDED, without=1).value == pytest.approx(2.0)  # easy, where it gains most, is left out
+    for name, table in ((RECOMMENDED, "hard"), ("ahb", "easy")):  # umab-nn is the best on easy, at 5%
+        multiple, where = SCORES.worst(name)
+        assert multiple == pytest.approx(2.0) and where == table
+    np.testing.assert_allclose(SCORES.profile(RECOMMENDED), [1.0, 2.0])
+    np.testing.assert_allclose(SCORES.profile("umab-nn"), [1.0, math.inf])
+
+
+def test_errors_are_those_of_the_trials() -> None:
+    """The log of a geometric mean over two tables is the mean of two logs; the trials are the same for both tables."""
+    size = math.sqrt(0.5 / 4) * math.sqrt(3 / 4) * math.sqrt(4 / 3)  # the standard error of the mean of these four
+    expected = 0.2 * (size / 10.0 + size / 40.0) / 2.0
+    assert SCORES.mean("ahb").se == pytest.approx(expected, rel=0.1)
+
+
+def test_the_verdict_says_what_is_reached() -> None:
+    assert "not reached" in suite_page.verdict(SCORES) and "2.00 times" in suite_page.verdict(SCORES)
+    good = standings(played("easy", 100.0, **{RECOMMENDED: 10.0, "ahb": 20.0}))
+    assert "What is wanted is reached" in suite_page.verdict(good)
+    worse = standings(*(played(f"t{at}", 100.0, **{RECOMMENDED: 6.0, "ahb": 20.0}) for at in range(9)))
+    worst = standings(*worse.tables, played("bad", 100.0, **{RECOMMENDED: 41.0, "ahb": 20.0}))
+    assert "is reached" in suite_page.verdict(worse) and "not reached" in suite_page.verdict(worst)
+
+
+# The contest, on three small tables.
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(half: Any = None) -> list[Entry]:
+        return [each for each in entries(half) if each.name in ("short", "short-waits", "equal", "bad-losses")]
+
+    monkeypatch.setattr(contests, "entries", few)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_contest_runs_what_simulate_runs() -> None:
+    development, validation = contest(n_trials=5, seed=3)
+    assert [table.entry.name for table in development.tables] == ["bad-losses", "short", "equal"]
+    assert [table.entry.name for table in development.scored] == ["bad-losses", "short"]
+    assert set(COMPETITORS) - set(validation.policies) == set()
+    (waits,) = validation.tables
+    right = umab.simulate("umab-nn", waits.losses, n_trials=5, seed=3, expected=True).final_regret
+    assert (waits.regrets["umab-nn"] == right).all()
+    assert "umab-nn" not in development.tables[0].regrets and math.isnan(development.mean("umab-nn").value)
+    with pytest.raises(ValueError, match="a policy must be one of"):
+        contest(policies=["nobody"], n_trials=5)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "suite"
+    arguments = ["suite", "--trials", "5", "--data", "stand-in", "--policy", "umab-s:rate=9", "--out", str(out)]
+    for _ in range(2):  # the second takes the place of the first
+        assert cli.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "validation half" in printed and "umab-s:rate=9" in printed and "What is wanted is" in printed
+    content = json.loads((out / "results.json").read_text())
+    assert content["halves"]["development"]["tables"]["equal"]["scored"] is False
+    assert content["halves"]["validation"]["policies"][RECOMMENDED]["geometric_mean"]["value"] > 0.0
+    page, markdown = (out / "index.html").read_text(), (out / "page.md").read_text()
+    for text in (page, markdown):
+        assert "the learning rate from stability" in text and "Not scored: equal" in text and "umab-s:rate=9" in text
+    assert sorted(path.name for path in (out / "figures").iterdir()) == [
+        f"{half}.{ending}" for half in ("development", "validation") for ending in ("pdf", "png", "svg")
+    ]
+    assert cli.main(["suite", "--half", "validation", "--trials", "3", "--out", str(out)]) == 0
+    assert "Development half" not in (out / "index.html").read_text()
