@@ -147,11 +147,11 @@ def test_run_takes_experiments_of_ones_own(table: Path, tmp_path: Path) -> None:
 def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: Path) -> None:
     done = run("compare", str(table), "--trials", "50", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
-    best = umab.simulate("umab-nn", str(table), n_trials=50, expected=True)
+    best = umab.simulate("centred(umab-s)", str(table), n_trials=50, expected=True)
     assert "300 rounds of 3 arms; losses, from" in done.stdout and "all positive. The best arm is a" in done.stdout
-    assert f"On these losses umab-nn would have done best: a regret of {best.mean[-1]:.1f}" in done.stdout
+    assert f"On these losses centred(umab-s) would have done best: a regret of {best.mean[-1]:.1f}" in done.stdout
     text = (tmp_path / "report-times" / "index.html").read_text()
-    assert "Which policy would have done best on times.csv?" in text and "On these losses umab-nn" in text
+    assert "Which policy would have done best on times.csv?" in text and "On these losses centred(umab-s)" in text
     flipped = run("compare", str(table), "--trials", "5", "--reward", "--policy", "ahb", "--out", "x", cwd=tmp_path)
     assert "all negative. The best arm is c" in flipped.stdout
 
@@ -225,15 +225,19 @@ def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
     done = run("certify", str(table), "--trials", "3", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0 and done.stderr == ""
     blocks = done.stdout.split("\n\n")
-    assert [block.splitlines()[0] for block in blocks[:3]] == ["umab-nn", "umab-g", "umab-g-a"]
-    assert "Theorem 1" in blocks[0] and "Lemma 5, clips" in blocks[1] and "by more than 1e-12" in blocks[-1]
+    names = ["centred(umab-s)", "umab-nn", "umab-g", "umab-g-a"]
+    assert [block.splitlines()[0] for block in blocks[:4]] == names
+    assert "Theorem R" in blocks[0] and "S9, total" in blocks[0] and "Theorem 1" in blocks[1]
+    assert "Lemma 5, clips" in blocks[2] and "by more than 1e-12" in blocks[-1]
     rows = json.loads((tmp_path / "rows.json").read_text())["certificates"]
-    assert rows.keys() == {"umab-nn", "umab-g", "umab-g-a"}
-    assert all(row["verdict"] in ("holds", "nothing to check") for row in rows["umab-nn"])
+    assert list(rows) == names
+    for name in names[:2]:
+        assert all(row["verdict"] in ("holds", "nothing to check") for row in rows[name])
+    refused = "umab: the statements are about UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got ahb"
     for arguments, message in (
         (("certify",), "umab: certify needs a table of losses, or --search"),
-        (("certify", str(table), "--policy", "ahb"), "umab: the statements are about UMAB-NN and UMAB-G, but got ahb"),
-        (("certify", "--search", "--policy", "ahb"), "umab: the statements are about UMAB-NN and UMAB-G, but got ahb"),
+        (("certify", str(table), "--policy", "ahb"), refused),
+        (("certify", "--search", "--policy", "ahb"), refused),
     ):
         done = run(*arguments)
         assert done.returncode == 2 and done.stderr.strip() == message

@@ -6,9 +6,11 @@ import dataclasses
 import itertools
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -19,16 +21,43 @@ from umab.algorithms.umab_nn import UMABNN
 from umab.report import theory_pages
 from umab.testing import Array
 from umab.theory.bounds import TABLE_1, Bound, bound, table1
-from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certify, check
+from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certifiable, certify, check
+from umab.theory.norms import Sizes
+from umab.theory.recommended import OF_UMAB_S
 from umab.theory.scaling import Point, _exponent, scaling
 from umab.theory.search import Block, exact_regret, search, turns
 from umab.theory.statements import STATEMENTS, Sides, Statement, Steps
-from umab.theory.trajectory import Trajectory, follow, log_barrier
+from umab.theory.trajectory import Trajectory, clipped_at, follow, least_probability, log_barrier
 from umab.theory.worst_cases import SEARCHED, kept
 
 RNG = np.random.default_rng(3)
 SIGNED = 5.0 * RNG.normal(size=(200, 3))
 DOCS = Path(__file__).parent.parent / "docs"
+OURS = ("umab-s", "centred(umab-s)")
+
+
+def nasty() -> dict[str, Array]:
+    """Tables that are hard on UMAB-S: heavy tails, gains that are rare, growth, zeros, few rounds or arms."""
+    rng = np.random.default_rng(8)
+    rare = np.where(rng.random((250, 4)) < 0.02, -1e6, rng.normal(size=(250, 4)))
+    return {
+        "normal": SIGNED,
+        "heavy tails": rng.standard_cauchy(size=(200, 5)) ** 3,
+        "rare gains": rare,
+        "a drop after long good service": np.repeat([[1.0, 0.0], [-1e4, 0.0]], 150, axis=0),
+        "growth": -(1.3 ** np.arange(100.0))[:, None] * rng.random((100, 3)),
+        "many scales": rng.choice([-1.0, 0.0, 1.0], size=(150, 3)) * 10.0 ** rng.uniform(-9.0, 9.0, size=(150, 3)),
+        "zeros at first": np.vstack([np.zeros((30, 3)), SIGNED[:60]]),
+        "zeros": np.zeros((20, 3)),
+        "an offset": 1e6 + SIGNED[:100],
+        "one round": np.array([[-3.0, 1.0, 0.5]]),
+        "two rounds": np.array([[0.0, -1e-9], [-5.0, 2.0]]),
+        "one arm": SIGNED[:20, :1],
+    }
+
+
+def ours(id: str) -> Statement:
+    return next(each for each in OF_UMAB_S if each.id == id)
 
 
 def statement(id: str, form: str = "as printed", exploration: str = "") -> Statement:
@@ -66,6 +95,159 @@ def test_the_engine_draws_what_trajectories_say() -> None:
         np.testing.assert_allclose(path.expected_regret.astype(float), result.final_regret, rtol=1e-8)
 
 
+@pytest.mark.parametrize("name", [*OURS, "umab-s:rate=0.3", "centred(umab-s:rate=20)"])
+@pytest.mark.parametrize("table", nasty())
+def test_a_trajectory_of_umab_s_is_that_of_the_policy(name: str, table: str) -> None:
+    """In every round, to the digits that an update after another leaves of doubles.
+
+    An error of one round is multiplied in the next ones, as every loss is divided by p'. A thousand rounds of centred
+    losses with outliers may cost doubles all digits; so the tables are short.
+    """
+    losses = nasty()[table]
+    arms = umab.simulate(name, losses, n_trials=2, seed=1).arms
+    path = follow(umab.policy(name), losses, arms)
+    for run in range(2):
+        learner = umab.Learner(umab.policy(name), arms=losses.shape[1])
+        for t, arm in enumerate(arms[run].tolist()):
+            np.testing.assert_allclose(learner.probabilities(), path.drawn_from[run, t].astype(float), rtol=1e-9)
+            learner.update(arm, float(losses[t, arm]))
+
+
+def test_the_stability_along_a_trajectory_is_that_of_the_definition() -> None:
+    """As 40 digits have it: the supremum, from the q at which it is reached; and η_t = cn/Σ(M + G)."""
+    losses = np.random.default_rng(4).standard_cauchy(size=(50, 4)) ** 3
+    path = follow(umab.UMABS(), losses, umab.simulate("umab-s", losses, n_trials=1).arms)
+    assert (path.charge > 0).sum() == 3
+    paid = np.cumsum(path.stability + path.charge, axis=1)
+    np.testing.assert_allclose((paid / 12).astype(float), path.inverse_rate[:, 1:].astype(float), rtol=1e-15)
+    assert path.stability[0, 0] == abs(path.estimate[0, 0]) * (0.25 if path.seen[0, 0] > 0 else 0.75)
+    with mpmath.workdps(40):
+        for t in range(1, 50):
+            p, v, inverse = (exactly(x) for x in (path.p[0, t], path.estimate[0, t], path.inverse_rate[0, t]))
+            exact = reference.stability(p, int(path.arms[0, t]), v, 1 / inverse)
+            assert float(path.stability[0, t]) == pytest.approx(float(exact), rel=1e-13)
+
+
+def test_what_umab_s_clips_by_hand() -> None:
+    """A loss of 1 makes A_2 = 1 and p_2 = (1/(12 + μ), 1/μ), μ = √37 − 5; of the −3 that follows little is left."""
+    path = follow(umab.UMABS(), [[1.0, 0.0], [0.0, -3.0]], [[0, 1]])
+    drawn_with = 1 - 1 / (4 + math.sqrt(8))
+    left = drawn_with * (math.sqrt(37) - 5) / 6
+    assert path.clipped[0].astype(float) == pytest.approx([1.0, -left], rel=1e-14)
+    assert path.charge[0].astype(float) == pytest.approx([0.0, 6 / 32 * (1 - drawn_with) * (3 - left)], rel=1e-14)
+    assert float(path.estimate[0, 1] * path.p[0, 1, 1] * 6) == pytest.approx(-1.0)
+
+
+def test_the_tables_make_umab_s_clip() -> None:
+    """Or the tests on them would say nothing about it: also arms that are above the floor, and arms that are below."""
+    clipping: dict[str, set[str]] = {name: set() for name in OURS}
+    above = below = 0
+    for name, (title, losses) in itertools.product(OURS, nasty().items()):
+        path = follow(umab.policy(name), losses, umab.simulate(name, losses, n_trials=4).arms)
+        clipped = path.clipped > path.seen
+        assert ((path.charge > 0) == clipped).all()
+        raised = path.of_arm(path.drawn_from) > path.of_arm(path.p)
+        above, below = above + (clipped & ~raised).sum(), below + (clipped & raised).sum()
+        clipping[name] |= {title} if clipped.any() else set()
+    everywhere = {"normal", "heavy tails", "rare gains", "growth", "many scales", "a drop after long good service"}
+    assert clipping["umab-s"] >= everywhere and clipping["centred(umab-s)"] >= everywhere
+    assert above > 50 and below > 10
+
+
+def exactly(value: Any) -> Any:
+    """Return a long double, or a row of them, with all digits, as mpmath has it."""
+    if np.ndim(value):
+        return [exactly(each) for each in value]
+    high = float(value)
+    return mpmath.mpf(high) + mpmath.mpf(float(value - np.longdouble(high)))
+
+
+def test_the_losses_of_a_centred_trajectory() -> None:
+    """Each less the mean of those seen before; the first less itself."""
+    losses = 1e9 + SIGNED[:40]
+    arms = umab.simulate("centred(umab-s)", losses, n_trials=3).arms
+    path = follow(umab.recommended(), losses, arms)
+    assert isinstance(path.policy, umab.Centred) and (path.seen[:, 0] == 0).all()
+    for run, row in enumerate(arms):
+        for t in range(1, 40):
+            middle = np.mean([losses[s, row[s]] - 1e9 for s in range(t)])
+            np.testing.assert_allclose(path.losses[run, t].astype(float), losses[t] - 1e9 - middle, atol=1e-6)
+    regret = umab.simulate("centred(umab-s)", losses, n_trials=3, expected=True).final_regret
+    np.testing.assert_allclose(path.expected_regret.astype(float), regret, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*OURS, "umab-s:rate=0.05", "centred(umab-s:rate=50)"])
+@pytest.mark.parametrize("table", nasty())
+def test_the_statements_about_umab_s_hold(name: str, table: str) -> None:
+    rows = certify(name, nasty()[table], n_trials=4)
+    assert [row.id for row in rows] == ["Theorem R", *(each.id for each in OF_UMAB_S)]
+    assert {(row.form, row.where) for row in rows} == {("as proved", "docs/recommended.md")}
+    assert {row.verdict for row in rows} <= {"holds", "nothing to check"}
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize(
+    ("id", "change"),
+    [
+        ("S1, floor", lambda path: {"drawn_from": path.p}),
+        ("S2, share", lambda path: {"drawn_from": path.drawn_from * 0.7}),
+        ("S2, rest", lambda path: {"drawn_from": path.drawn_from * 1.5}),
+        ("S3, exploration", lambda path: {"exploration": path.exploration / 20}),
+        ("S4, step", lambda path: {"stability": path.stability / 2}),
+        ("S4, FTRL", lambda path: {"stability": path.stability * 0}),
+        ("S5, small step", lambda path: {"stability": path.stability * 2}),
+        ("S6, jump", lambda path: {"stability": path.stability * 10}),
+        ("S7, growth", lambda path: {"stability": path.stability * 2}),
+        ("S8, jumps", lambda path: {"stability": path.stability * 20}),
+        ("S8, jumps", lambda path: {"charge": path.charge + 100}),
+        ("S9, total", lambda path: {"inverse_rate": path.inverse_rate * 20}),
+        ("S10, clipping", lambda path: {"clipped": path.clipped + 20}),
+    ],
+)
+def test_every_statement_about_umab_s_can_fail(
+    name: str, id: str, change: Callable[[Trajectory], dict[str, Any]]
+) -> None:
+    """It holds along runs of the policy, and is violated when something of it is changed on purpose."""
+    said = ours(id)
+    path = follow(umab.policy(name), SIGNED, umab.simulate(name, SIGNED, n_trials=8).arms)
+    assert said.is_about(umab.policy(name)) and not said.is_about(umab.UMABG())
+    assert check(said, said.says(Steps(path))).verdict == "holds"
+    assert check(said, said.says(Steps(dataclasses.replace(path, **change(path))))).verdict == "violated"
+
+
+@pytest.mark.parametrize(
+    ("id", "constant", "smaller", "seen", "n_arms"),
+    [
+        # A loss below 0 with ηw = 0.49 costs about 0.7ηw², where one above 0 costs half of it at most.
+        ("S5, small step", "KAPPA", 0.6, [(0, 1.0), (1, -0.49 / 300)], 100),
+        # The likelier of two arms pays a seventh of its probability for the floor of the other.
+        ("S2, share", "SHARE", 1.1, [(0, -1.0), (1, 300.0), (1, 0.0)], 2),
+        # The arm that has lost has 0.076 in round 2, and is raised to 0.146.
+        ("S2, rest", "REST", 1.08, [(0, 1.0), (0, 0.0)], 2),
+    ],
+)
+def test_the_constants_of_umab_s_are_needed(
+    monkeypatch: pytest.MonkeyPatch, id: str, constant: str, smaller: float, seen: list[Any], n_arms: int
+) -> None:
+    said = ours(id)
+    losses = np.array([[loss if k == arm else 0.0 for k in range(n_arms)] for arm, loss in seen])
+    steps = Steps(follow(umab.UMABS(), losses, [[arm for arm, _ in seen]]))
+    assert check(said, said.says(steps)).verdict == "holds"
+    monkeypatch.setattr(f"umab.theory.recommended.{constant}", np.longdouble(smaller))
+    assert check(said, said.says(steps)).verdict == "violated"
+
+
+def test_what_is_clipped_must_be_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An arm that is drawn and gains 1 for ever, after a loss of next to nothing: S10 is close, and fails uncharged."""
+    losses = np.zeros((1200, 10))
+    losses[0, 0], losses[1:, 0] = 1e-9, -1.0
+    said, arms = ours("S10, clipping"), [[0] * 1200]
+    row = check(said, said.says(Steps(follow(umab.UMABS(), losses, arms))))
+    assert row.verdict == "holds" and row.ratio > 0.5
+    monkeypatch.setattr("umab.theory.trajectory.CHARGE", 0.0)
+    assert check(said, said.says(Steps(follow(umab.UMABS(), losses, arms)))).verdict == "violated"
+
+
 def test_the_log_barrier_solves_its_equation() -> None:
     sums = RNG.normal(scale=50.0, size=(40, 7)).astype(np.longdouble)
     inverse = np.abs(RNG.normal(size=40)).astype(np.longdouble)
@@ -77,9 +259,22 @@ def test_the_log_barrier_solves_its_equation() -> None:
 
 
 def test_policies_without_proofs_are_refused() -> None:
-    for run in (lambda: certify("ahb", SIGNED), lambda: follow(umab.AHB(), SIGNED, [[0] * 200])):
-        with pytest.raises(TypeError, match="UMAB-NN and UMAB-G, but got ahb"):
-            run()
+    for name, why in (
+        ("ahb", "UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got ahb"),
+        ("centred(umab-g-a)", "UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got centred"),
+        ("umab-s:learning=squares", "for learning='stability', .* but got umab-s:learning=squares"),
+        ("umab-s:exploration=none", "exploration='floor', .* but got umab-s:exploration=none"),
+        ("umab-s:clipping=none", "clipping='charged' and .* but got umab-s:clipping=none"),
+        ("centred(umab-s:clipping=none)", "clipping='charged' and .* but got centred"),
+        ("centred(umab-s:initial_scale=1)", "initial_scale=0, but got centred"),
+    ):
+        policy = umab.policy(name)
+        assert not certifiable(policy) and bound(policy, SIGNED).repaired is None
+        with pytest.raises(TypeError, match=why):
+            certify(policy, SIGNED)
+        with pytest.raises(TypeError, match=why):
+            follow(policy, SIGNED, [[0] * 200])
+    assert all(certifiable(umab.policy(name)) for name in ("umab-nn", "umab-g", "umab-s:rate=2", *OURS))
 
 
 def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -> Trajectory:
@@ -260,6 +455,13 @@ def test_losses_of_any_size_are_certified(scale: float) -> None:
         assert plain is not None and scaled == pytest.approx(plain * scale, rel=1e-9)
 
 
+@pytest.mark.parametrize("scale", [5e-324, 1e-170, 1e200, 1e305])  # beyond, the regret is no double
+@pytest.mark.parametrize("name", OURS)
+def test_losses_of_any_size_are_certified_for_umab_s(name: str, scale: float) -> None:
+    losses = np.clip(SIGNED[:60], -9.0, 9.0).round() * scale
+    assert {row.verdict for row in certify(name, losses, n_trials=3)} <= {"holds", "nothing to check"}
+
+
 def test_certificates_do_not_depend_on_how_runs_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = certify("umab-g-a", SIGNED, n_trials=6)
     monkeypatch.setattr("umab.theory.certificates._ENTRIES", 2 * SIGNED.size)
@@ -316,6 +518,102 @@ def test_bounds_with_other_constants() -> None:
     assert bound("umab-g-a:rate=0.26", losses).repaired is None
     tiny = bound("umab-g", [[1e-8, 0.0]] * 100)  # the scale of 1 is there however small the losses are
     assert tiny.repaired is not None and tiny.repaired > 4 * 2 * math.log(100)
+
+
+def test_the_bound_of_umab_s() -> None:
+    """Theorem R by hand, on 100 rounds of (1, −3): L⁻ = 3 and D = 4, or centred L⁻ = D = 4 in 99 rounds."""
+    losses = [[1.0, -3.0]] * 100
+    times, grown = 1 + math.log(100) / 3, 1 + 2 * 4 * (math.log(2) - 0.5) * 3 * 2
+    explored = 4 * sum(1 / (4 + 2 * math.sqrt(t)) for t in range(2, 101))
+    clipped = 8 / 5 * 32 * (4 + 2 * 10)
+    bare = times * (4 / 3 * math.sqrt(grown * 900) + 3 * (8 / 3 * 3 * 2 + 4 + 2 * 10)) + explored + 4 + 3 * clipped
+    assert bound("umab-s", losses).repaired == pytest.approx(bare)
+    middle = times * (4 / 3 * math.sqrt(grown * 99 * 16) + 4 * (8 / 3 * 3 * 2 + 4 + 2 * 10)) + explored
+    middle += 4 + 4 + 4 * clipped
+    centred = bound("centred(umab-s)", losses)
+    assert centred.repaired == pytest.approx(middle) and sum(centred.terms.values()) == pytest.approx(middle)
+    assert centred.printed is None and centred.rate == pytest.approx(4 * math.sqrt(200) + math.sqrt(2 * 99 * 16))
+    slow = bound("umab-s:rate=1", losses).terms
+    assert slow["jumps"] == pytest.approx((1 + math.log(100)) * 3 * (8 / 3 * 2 + 24))
+    assert slow["clipping"] == pytest.approx(3 * clipped)
+    positive = bound("umab-s", [[4.0, 0.0]] * 100).terms  # only negative losses jump or are clipped
+    assert positive["jumps"] == positive["clipping"] == 0.0 and positive["steps"] > 0.0
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_bound_of_umab_s_is_above_its_regret(name: str) -> None:
+    for losses in nasty().values():
+        promised = bound(name, losses).repaired
+        assert promised is not None
+        assert umab.simulate(name, losses, n_trials=20, expected=True).mean[-1] <= promised
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_bound_of_umab_s_has_the_unit_of_the_losses(name: str) -> None:
+    promised = bound(name, SIGNED).repaired
+    assert promised is not None
+    for scale in (2.0**-300, 0.25, 2.0**400):
+        assert bound(name, SIGNED * scale).repaired == promised * scale
+
+
+def test_an_offset_is_nothing_to_the_bound_of_the_centred() -> None:
+    promised = bound("centred(umab-s)", SIGNED).repaired
+    for offset in (1.0, -1e6):
+        assert bound("centred(umab-s)", SIGNED + offset).repaired == pytest.approx(promised, rel=1e-9)
+    assert bound("umab-s", SIGNED - 1e6).repaired > 1e4 * bound("umab-s", SIGNED).repaired  # type: ignore[operator]
+
+
+def test_the_sizes_of_centred_losses_hold_for_all_arms() -> None:
+    """The ends and the sum of squares from round 2 on, whatever was drawn; all are reached by the worst arms."""
+    losses = umab.Losses.of(100.0 + SIGNED[:6, :2])
+    sizes = Sizes.centred(losses)
+    arms = np.array(list(itertools.product(range(2), repeat=6)))
+    middle = follow(umab.recommended(), losses.table, arms).losses[:, 1:]
+    assert float(-middle.min()) == pytest.approx(float(sizes.most_negative)) and sizes.most_negative < sizes.largest
+    seen = np.abs(middle).max(axis=2)
+    assert float(seen.max()) <= float(sizes.largest) * (1 + 1e-15)
+    assert float(seen.max()) == pytest.approx(float(sizes.largest))
+    assert float((seen.max(axis=0) ** 2).sum()) == pytest.approx(float(sizes.sum_of_squares))
+    assert float(sizes.spread) == pytest.approx(np.ptp(losses.table, axis=1).max())
+    assert Sizes.centred(umab.Losses.of([[1.0, 3.0]])) == (0.0, 0.0, 0.0, 2.0)
+    assert Sizes.of(umab.Losses.of([[1.0, 3.0], [-2.0, 0.0]])) == (3.0, 2.0, 13.0, 2.0)
+    assert Sizes.of(umab.Losses.of([[1.0, 3.0]])).most_negative == 0.0
+
+
+def cost_of_clipping(path: Trajectory) -> Array:
+    """Σ_t (1 − p_{t,k})d_{t,k} for every arm, in expectation over the runs, which are all sequences of arms."""
+    p, drawn_from = path.p[:, :-1], path.drawn_from[:, :-1]
+    lost = np.maximum(0, -clipped_at(p, drawn_from, path.inverse_rate[:, :-1, None]) - path.losses)
+    np.testing.assert_allclose(path.of_arm(lost).astype(float), (path.clipped - path.seen).astype(float), rtol=1e-12)
+    chance = np.exp(path.log_probability)[:, None]
+    return np.asarray((chance * ((1 - p) * lost).sum(axis=1)).sum(axis=0), dtype=float)
+
+
+def test_the_regret_of_umab_s_on_small_tables_is_below_every_step_of_the_proof() -> None:
+    """Over all sequences of arms: at most (1 + ln T/c) E[A], the clipping and what is not learning; so the bound."""
+    rng = np.random.default_rng(6)
+    most = 0.0
+    for _ in range(25):
+        table = rng.choice([-1.0, 0.0, 1.0], size=(6, 2)) * 10.0 ** rng.uniform(-3, 3, size=(6, 2))
+        for policy in (umab.UMABS(), umab.Centred(umab.UMABS()), umab.UMABS(rate=0.2)):
+            exact, promised = exact_regret(policy, table), bound(policy, table)
+            path = follow(policy, table, np.array(list(itertools.product(range(2), repeat=6))))
+            paid = float((np.exp(path.log_probability) * (path.stability + path.charge).sum(axis=1)).sum())
+            clipping = cost_of_clipping(path).max()
+            most = max(most, clipping / paid)
+            assert clipping <= promised.terms["clipping"]
+            rate = policy.rate if isinstance(policy, umab.UMABS) else 3.0
+            others = sum(promised.terms.get(term, 0.0) for term in ("exploration", "comparator", "first round"))
+            between = (1 + math.log(6) / rate) * paid + clipping + others
+            assert exact.repaired is not None and exact.regret <= between <= exact.repaired
+    assert most > 0.01
+
+
+def test_a_search_takes_umab_s() -> None:
+    said = ours("S1, floor")
+    found = search(said, umab.UMABS())
+    assert found.certified.verdict == "holds" and found.certified.ratio == pytest.approx(1.0)
+    assert least_probability(2, 2) == pytest.approx(float(follow(umab.UMABS(), [[0.0, 0.0]], [[0]]).exploration[0, 1]))
 
 
 def test_a_trajectory_starts_from_the_scale_of_the_policy() -> None:

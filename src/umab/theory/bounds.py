@@ -1,8 +1,9 @@
 """Bounds on expected regret, evaluated on a table of losses.
 
-For UMAB-NN and UMAB-G the proofs give constants; the others have rates only, as the paper's Table 1 lists them, without
-constants and logarithms. A bound `as printed` follows the paper's text to the letter. A bound `as repaired` holds where
-the text slips; `docs/errata.md` says where, and `umab certify` shows it.
+For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S that of `docs/recommended.md` does; the others
+have rates only, as the paper's Table 1 lists them, without constants and logarithms. A bound `as printed` follows the
+paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where, and
+`umab certify` shows it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,29 @@ import numpy as np
 
 from umab.algorithms.ahb import AHB
 from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
 from umab.algorithms.registry import as_policy
 from umab.algorithms.scb import SCB
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_s import CHARGE, UMABS
 from umab.engine.simulate import simulate
 from umab.losses import Losses
-from umab.theory.norms import Norms
+from umab.theory.norms import Norms, Sizes
+from umab.theory.trajectory import core_of, least_probability, refusal
+
+KAPPA = 4 * np.log(np.longdouble(2)) - 2
+"""(a − log(1 + a))/a² at a = −½, its largest value from there on: what a step of UMAB-S may cost in η_t w²_t."""
+
+SHARE = np.longdouble(4) / 3
+"""p_{t,k} is at most this many times p'_{t,k} in UMAB-S."""
+
+REST = np.longdouble(6) / 5
+"""1 − p_{t,k} is at most this many times 1 − p'_{t,k} in UMAB-S."""
+
+CLIPPED = SHARE / CHARGE
+"""What UMAB-S clips from the losses it sees, each times 1 − p'_{t,k}, is at most this many times L⁻."""
 
 
 class Bound(NamedTuple):
@@ -35,7 +51,7 @@ class Bound(NamedTuple):
     printed: float | None
     """The bound with the constants of the paper's proof; None if there are none."""
     repaired: float | None
-    """The bound with constants for which the proof is right; None if there are none."""
+    """The bound with constants for which the proof is right; None if there are none. For UMAB-S, the one as proved."""
     terms: Mapping[str, float]
     """The repaired bound, term by term."""
     source: str
@@ -59,7 +75,11 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
     88.01
     """
     which = as_policy(policy)
-    norms = Norms.of(Losses.of(losses))
+    table = Losses.of(losses)
+    core = core_of(which)
+    if isinstance(core, UMABS):
+        return _of_umab_s(which, core, table)
+    norms = Norms.of(table)
     if isinstance(which, UMABNN):
         return _of_umab_nn(norms)
     if isinstance(which, UMABG):
@@ -157,6 +177,44 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
     usual = scale == 1.0 and policy.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
     return _in_doubles(policy.name, rate, formula, printed if usual else None, sum(terms.values()), terms, source)
+
+
+def growth(policy: UMABS, n_arms: int) -> Any:
+    """Return 1 + 2κcn: how much of w²_t a step that is no jump may add to A²_t."""
+    return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
+
+
+def jumps(policy: UMABS, n_arms: int, rarest: Any) -> Any:
+    """Return (8/3)cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
+    return 2 * SHARE * np.longdouble(policy.rate) * n_arms + rarest
+
+
+def _of_umab_s(policy: Policy, core: UMABS, losses: Losses) -> Bound:
+    """Theorem R of docs/recommended.md, with ‖ℓ_t‖∞ in the place of the loss seen.
+
+    Centred losses are those of `Sizes.centred` from round 2 on. In round 1 the distribution is uniform and nothing is
+    learned, as the number that is taken away is the loss itself; its regret is at most the spread.
+    """
+    if why := refusal(policy):
+        return Bound(policy.name, None, "", None, None, {}, f"Theorem R does not cover it: {why}")
+    is_centred = isinstance(policy, Centred)
+    sizes = Sizes.centred(losses) if is_centred else Sizes.of(losses)
+    n, horizon = losses.n_arms, losses.n_rounds
+    floors = least_probability(n, np.arange(1, horizon + 1))
+    rarest = 1 / floors[-1]
+    times = 1 + np.log(np.longdouble(horizon)) / np.longdouble(core.rate)
+    terms = {
+        "steps": times * SHARE * np.sqrt(growth(core, n) * sizes.sum_of_squares),
+        "jumps": times * jumps(core, n, rarest) * sizes.most_negative,
+        "clipping": REST * CLIPPED * rarest * sizes.most_negative,
+        "exploration": (n - 1) * sizes.spread * floors[1:].sum(),
+        "comparator": sizes.spread,
+    }
+    if is_centred:
+        terms["first round"] = sizes.spread
+    rate = sizes.largest * np.sqrt(np.longdouble(n * horizon)) + np.sqrt(n * sizes.sum_of_squares)
+    formula = "L √(nT) + √(n Σ‖ℓ_t − b_t‖²∞)" if is_centred else "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
+    return _in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, "Theorem R of docs/recommended.md")
 
 
 def _of_sf_mab(policy: Any, norms: Norms) -> tuple[str, Any]:

@@ -1,4 +1,4 @@
-"""Certificates: whether the statements of the paper hold along runs, and by what margin."""
+"""Certificates: whether the statements of the proofs hold along runs, and by what margin."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from scipy.special import stdtrit
 
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
-from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_s import UMABS
 from umab.engine.simulate import simulate
 from umab.losses import Losses
 from umab.progress import Progress
 from umab.regret import mean_and_sd
 from umab.theory.bounds import bound
+from umab.theory.recommended import OF_UMAB_S
 from umab.theory.statements import STATEMENTS, Form, Sides, Statement, Steps
-from umab.theory.trajectory import follow
+from umab.theory.trajectory import core_of, follow, refusal
+
+EVERY = (*STATEMENTS, *OF_UMAB_S)
+"""The statements of the paper, and those about UMAB-S."""
 
 TOLERANCE = 1e-12
 """A statement is violated if left − right is more than this share of the numbers that were added to get there. Each is
@@ -55,7 +59,7 @@ class Certified(NamedTuple):
 def certify(
     policy: Policy | str, losses: Any, *, n_trials: int = 20, seed: int = 0, progress: bool | None = None
 ) -> list[Certified]:
-    """Check every statement of the paper about a policy along runs on a table of losses.
+    """Check every statement of the proofs about a policy along runs on a table of losses.
 
     The arms are those that `umab.simulate` draws. Along them all quantities of the proofs are worked out again, from
     the definition and in extended precision (`umab.theory.trajectory`), and each statement is checked in every round.
@@ -63,8 +67,9 @@ def certify(
     Parameters
     ----------
     policy
-        A `UMABNN` or `UMABG`, or its name. With other constants than the paper's the same statements are checked,
-        although the paper does not make them; so one can see which of them a larger rate breaks.
+        A `UMABNN`, `UMABG` or `UMABS`, also a centred `UMABS`, or its name. With other constants than the paper's the
+        same statements are checked, although the paper does not make them; so one can see which of them a larger rate
+        breaks. Those about UMAB-S are for any rate, but for nothing else that is there for study.
     losses
         What `umab.Losses.of` takes.
     n_trials, seed
@@ -77,11 +82,11 @@ def certify(
     A row for each statement; see `Certified` and `TOLERANCE`.
     """
     which, table = as_policy(policy), Losses.of(losses)
-    if not isinstance(which, (UMABNN, UMABG)):
-        raise TypeError(f"the statements are about UMAB-NN and UMAB-G, but got {which.name}")
+    if why := refusal(which):
+        raise TypeError(why)
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
-    about = [statement for statement in STATEMENTS if statement.is_about(ready)]
+    about = [statement for statement in EVERY if statement.is_about(ready)]
     rows: dict[Statement, Certified] = {}
     with Progress(n_trials, "certifying", progress) as bar:
         for runs in _chunks(n_trials, table):
@@ -96,7 +101,7 @@ def certify(
 
 def certifiable(policy: Policy) -> bool:
     """Whether the statements are about a policy of this kind."""
-    return isinstance(policy, (UMABNN, UMABG))
+    return not refusal(policy)
 
 
 def check(statement: Statement, sides: Sides, *, first_run: int = 0) -> Certified:
@@ -136,19 +141,20 @@ def _chunks(n_trials: int, losses: Losses) -> Iterator[slice]:
         yield slice(first, min(first + size, n_trials))
 
 
-def _on_the_mean(policy: UMABNN | UMABG, losses: Losses, regrets: Any) -> Iterator[Certified]:
-    """Yield what the mean regret says of the theorem, as printed and as repaired."""
+def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
+    """Yield what the mean regret says of the theorem, as printed and as repaired, or of ours as proved."""
     promised = bound(policy, losses)
-    name = "Theorem 1" if isinstance(policy, UMABNN) else "Theorem 2"
+    forms: tuple[tuple[Form, float | None], ...]
+    if isinstance(core_of(policy), UMABS):
+        name, where, forms = "Theorem R", "docs/recommended.md", (("as proved", promised.repaired),)
+    else:
+        name, where = "Theorem 1" if isinstance(policy, UMABNN) else "Theorem 2", "main text"
+        forms = ("as printed", promised.printed), ("as repaired", promised.repaired)
     mean, sd = mean_and_sd(regrets)
     margin = float(stdtrit(max(len(regrets) - 1, 1), SURE)) * sd / math.sqrt(len(regrets))
-    forms: tuple[tuple[Form, float | None], ...] = (
-        ("as printed", promised.printed),
-        ("as repaired", promised.repaired),
-    )
     for form, limit in forms:
         if limit is None:
-            yield Certified(name, "main text", promised.source, form, "nothing to check", math.nan, -1, 0)
+            yield Certified(name, where, promised.source, form, "nothing to check", math.nan, -1, 0)
             continue
         verdict: Verdict = "undecided"
         if mean + margin <= limit:
@@ -156,7 +162,7 @@ def _on_the_mean(policy: UMABNN | UMABG, losses: Losses, regrets: Any) -> Iterat
         elif mean - margin > limit:
             verdict = "violated"
         text = f"the expected regret is at most {limit:.6g}"
-        yield Certified(name, "main text", text, form, verdict, mean / limit if limit else math.nan, -1, 0)
+        yield Certified(name, where, text, form, verdict, mean / limit if limit else math.nan, -1, 0)
 
 
 def as_json(every: Mapping[str, Sequence[Certified]]) -> bytes:

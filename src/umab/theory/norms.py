@@ -42,3 +42,48 @@ class Norms(NamedTuple):
             sum_of_1_norms=sizes.sum(),
             sum_of_2_norms=(sizes * sizes).sum(),
         )
+
+
+class Sizes(NamedTuple):
+    """What the bound of UMAB-S depends on: the sizes of the losses that it is given."""
+
+    largest: Any
+    """L, the largest in size."""
+    most_negative: Any
+    """L⁻, the size of the most negative one; 0 if there is none."""
+    sum_of_squares: Any
+    """Σ_t ‖ℓ_t‖²∞."""
+    spread: Any
+    """D, the largest difference of two arms in one round."""
+
+    @classmethod
+    def of(cls, losses: Losses) -> Sizes:
+        """Return the sizes of the losses of a table."""
+        low, high = _ends(losses)
+        return cls._of_rounds(-low, high, high - low)
+
+    @classmethod
+    def centred(cls, losses: Losses) -> Sizes:
+        """Return what bounds the sizes of ℓ_t − b_t from round 2 on, whatever the arms.
+
+        As b_t is a mean of one loss from each round before, it lies between the mean of their smallest losses and the
+        mean of their largest. The spread is that of all rounds.
+        """
+        low, high = _ends(losses)
+        low, high = low - low[0], high - low[0]  # an offset costs no digits
+        count = np.arange(1, losses.n_rounds)
+        least, most = np.cumsum(low[:-1]) / count, np.cumsum(high[:-1]) / count
+        return cls._of_rounds(most - low[1:], high[1:] - least, high - low)
+
+    @classmethod
+    def _of_rounds(cls, below: Any, above: Any, spreads: Any) -> Sizes:
+        """Return the sizes of losses that are at most `below` under 0 and at most `above` over it."""
+        nothing = np.longdouble(0)
+        sizes = np.maximum(below, above)
+        return cls(sizes.max(initial=nothing), below.max(initial=nothing), (sizes * sizes).sum(), spreads.max())
+
+
+def _ends(losses: Losses) -> tuple[Any, Any]:
+    """Return the smallest and the largest loss of each round, in long doubles."""
+    table = losses.table.astype(np.longdouble)
+    return table.min(axis=1), table.max(axis=1)

@@ -16,9 +16,9 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.theory.trajectory import Precise, Trajectory, log_barrier
+from umab.theory.trajectory import Precise, Trajectory, core_of, log_barrier
 
-Form = Literal["as printed", "as repaired"]
+Form = Literal["as printed", "as repaired", "as proved"]
 
 
 class Sides(NamedTuple):
@@ -45,7 +45,7 @@ class Statement(NamedTuple):
 
     def is_about(self, policy: Policy) -> bool:
         """Whether it is a statement about this policy."""
-        if not isinstance(policy, self.of):
+        if not isinstance(core_of(policy), self.of):
             return False
         return not (self.exploration and isinstance(policy, UMABG)) or policy.exploration in self.exploration
 
@@ -136,7 +136,7 @@ class Steps:
     def stable(self) -> Precise:
         """min(½η_t ℓ²_t, |ℓ_t|), round by round."""
         loss = self.of.clipped
-        return np.asarray(np.minimum(_product(self.rate / 2, loss * loss), np.abs(loss)))
+        return np.asarray(np.minimum(product(self.rate / 2, loss * loss), np.abs(loss)))
 
     @functools.cached_property
     def exploration_cost(self) -> Precise:
@@ -154,28 +154,32 @@ class Steps:
         return self.of.seen <= 0
 
 
-def _product(first: Precise, second: Precise) -> Precise:
+def product(first: Precise, second: Precise) -> Precise:
     """Return the product, in which infinity times 0 is 0: a loss of 0 moves nothing, whatever the rate."""
     with np.errstate(invalid="ignore"):
         return np.where((first == 0) | (second == 0), np.longdouble(0), first * second)
 
 
-def _plain(left: Precise, right: Precise) -> Sides:
+def plain(left: Precise, right: Precise) -> Sides:
     """Return sides that are sums of terms of one sign, so that rounding is a share of themselves."""
     with np.errstate(invalid="ignore"):
         finite = np.where(np.isfinite(right), np.abs(right), np.longdouble(0))
     return Sides(left, right, np.maximum(np.abs(left), finite))
 
 
-def _where(mask: Precise, sides: Sides) -> Sides:
+def only_where(mask: Precise, sides: Sides) -> Sides:
     """Return the sides where the mask is, and nothing elsewhere."""
     return Sides(*(np.where(mask, side, np.longdouble(np.nan)) for side in sides))
 
 
 def _ftrl(steps: Steps) -> Sides:
-    """Take the worst comparator of Lemma 1."""
+    """Say Lemma 1."""
+    return regret_of_ftrl(steps, *steps.step)
+
+
+def regret_of_ftrl(steps: Steps, gained: Precise, size: Precise) -> Sides:
+    """Say Σ⟨ℓ̂'_t, p_t − u⟩ ≤ Ψ(u)/η_{T+1} + Σ `gained`, for the u for which it is closest to failing."""
     path = steps.of
-    gained, size = steps.step
     paid = (path.estimate * steps.p_of_arm).sum(axis=1)
     # The worst comparator of all is p_{T+1}, which minimises what is left of the bound; p† of every arm is tried too.
     last = path.p[:, -1]
@@ -198,36 +202,36 @@ def _ftrl(steps: Steps) -> Sides:
 def _local_norm(steps: Steps) -> Sides:
     gained, size = steps.step
     farthest = np.maximum(steps.p_of_arm, steps.next_p_of_arm)
-    return Sides(gained, _product(steps.rate / 2, (steps.of.estimate * farthest) ** 2), size)
+    return Sides(gained, product(steps.rate / 2, (steps.of.estimate * farthest) ** 2), size)
 
 
 def _local_norm_of_positive(steps: Steps) -> Sides:
     gained, size = steps.step
-    right = _product(steps.rate / 2, (steps.of.estimate * steps.p_of_arm) ** 2)
-    return _where(steps.of.seen >= 0, Sides(gained, right, size))
+    right = product(steps.rate / 2, (steps.of.estimate * steps.p_of_arm) ** 2)
+    return only_where(steps.of.seen >= 0, Sides(gained, right, size))
 
 
 def _step_at_most_its_loss(steps: Steps) -> Sides:
     gained, size = steps.step
-    return _where(steps.of.seen >= 0, Sides(gained, np.abs(steps.of.clipped), size))
+    return only_where(steps.of.seen >= 0, Sides(gained, np.abs(steps.of.clipped), size))
 
 
 def _step_of_positive(steps: Steps) -> Sides:
     gained, size = steps.step
-    return _where(steps.of.seen >= 0, Sides(gained, steps.stable, size))
+    return only_where(steps.of.seen >= 0, Sides(gained, steps.stable, size))
 
 
 def _step_of_positive_repaired(steps: Steps) -> Sides:
     gained, size = steps.step
     loss, times = steps.of.clipped, steps.p_of_arm / steps.drawn_with
-    right = np.minimum(_product(steps.rate / 2, (loss * times) ** 2), np.abs(loss) * times)
-    return _where(steps.of.seen >= 0, Sides(gained, right, size))
+    right = np.minimum(product(steps.rate / 2, (loss * times) ** 2), np.abs(loss) * times)
+    return only_where(steps.of.seen >= 0, Sides(gained, right, size))
 
 
 def _step_of_any(steps: Steps) -> Sides:
     gained, size = steps.step
     loss = steps.of.clipped
-    right = 18 * np.minimum(_product(4 * steps.rate, loss * loss), np.abs(loss))
+    right = 18 * np.minimum(product(4 * steps.rate, loss * loss), np.abs(loss))
     return Sides(gained, right, size)
 
 
@@ -235,7 +239,7 @@ def _step_of_negative(steps: Steps) -> Sides:
     gained, size = steps.step
     loss = steps.of.clipped
     right = np.minimum(72 * steps.rate * loss * loss, 10 * np.abs(loss))
-    return _where(steps.negative, Sides(gained, right, size))
+    return only_where(steps.negative, Sides(gained, right, size))
 
 
 def _bound3(steps: Steps) -> Sides:
@@ -249,7 +253,7 @@ def _bound3(steps: Steps) -> Sides:
 
 def _regulariser_printed(steps: Steps) -> Sides:
     printed = -np.log(steps.best / steps.n).sum(axis=1)
-    return _plain(printed, steps.n * np.log(steps.n * steps.horizon) + 0 * printed)
+    return plain(printed, steps.n * np.log(steps.n * steps.horizon) + 0 * printed)
 
 
 def _regulariser_repaired(steps: Steps) -> Sides:
@@ -275,7 +279,7 @@ def _orabona(steps: Steps) -> Sides:
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(before > 0, np.minimum(sizes**2 / before, sizes), sizes)
     right = np.sqrt((sizes**2).sum(axis=1)) + sizes.max(axis=1)
-    return _plain(terms.sum(axis=1), np.longdouble(3.5) * right)
+    return plain(terms.sum(axis=1), np.longdouble(3.5) * right)
 
 
 def _end_of_theorem_1(factor: Callable[[Steps], np.longdouble]) -> Callable[[Steps], Sides]:
@@ -284,25 +288,25 @@ def _end_of_theorem_1(factor: Callable[[Steps], np.longdouble]) -> Callable[[Ste
     def says(steps: Steps) -> Sides:
         nothing = 0 * steps.largest
         logarithm = np.log(steps.n * steps.horizon)
-        return _plain(logarithm / 2 + np.longdouble(3.5) + nothing, factor(steps) + nothing)
+        return plain(logarithm / 2 + np.longdouble(3.5) + nothing, factor(steps) + nothing)
 
     return says
 
 
 def _p_at_most(times: float) -> Callable[[Steps], Sides]:
     def says(steps: Steps) -> Sides:
-        return _where(steps.negative, _plain(steps.p_of_arm, np.longdouble(times) * steps.drawn_with))
+        return only_where(steps.negative, plain(steps.p_of_arm, np.longdouble(times) * steps.drawn_with))
 
     return says
 
 
 def _next_p(steps: Steps) -> Sides:
-    return _where(steps.negative, _plain(steps.next_p_of_arm, 6 * steps.p_of_arm))
+    return only_where(steps.negative, plain(steps.next_p_of_arm, 6 * steps.p_of_arm))
 
 
 def _rate_shrinks_at_most_by_3(steps: Steps) -> Sides:
     path = steps.of
-    return _where(steps.negative, _plain(path.inverse_rate[:, 1:], 3 * path.inverse_rate[:, :-1]))
+    return only_where(steps.negative, plain(path.inverse_rate[:, 1:], 3 * path.inverse_rate[:, :-1]))
 
 
 def _loss_against_rate(over: Literal["p", "p'"]) -> Callable[[Steps], Sides]:
@@ -311,7 +315,7 @@ def _loss_against_rate(over: Literal["p", "p'"]) -> Callable[[Steps], Sides]:
     def says(steps: Steps) -> Sides:
         loss = np.abs(steps.of.clipped)
         left = loss if over == "p" else loss * steps.p_of_arm / steps.drawn_with
-        return _where(steps.negative, _plain(left, steps.of.inverse_rate[:, :-1] / 2))
+        return only_where(steps.negative, plain(left, steps.of.inverse_rate[:, :-1] / 2))
 
     return says
 
@@ -322,7 +326,7 @@ def _clip_squared(of: Callable[[Precise, Precise], Precise]) -> Callable[[Steps]
     def says(steps: Steps) -> Sides:
         clip = steps.of.clip**2
         right = of(clip[:, :-1], steps.of.clipped**2)
-        return _where(steps.negative, _plain(clip[:, 1:], right))
+        return only_where(steps.negative, plain(clip[:, 1:], right))
 
     return says
 
@@ -339,7 +343,7 @@ def _half_step(steps: Steps) -> tuple[Precise, Precise, Precise, Precise]:
 def _lemma_7(steps: Steps) -> Sides:
     old, between, _, loss = _half_step(steps)
     applies = (loss <= 0) & (2 * np.abs(loss) <= steps.of.inverse_rate[:, :-1])
-    return _where(applies, _plain(between, 2 * old))
+    return only_where(applies, plain(between, 2 * old))
 
 
 def _lemma_8(steps: Steps) -> Sides:
@@ -347,7 +351,7 @@ def _lemma_8(steps: Steps) -> Sides:
     inverse = steps.of.inverse_rate
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = inverse[:, 1:] / inverse[:, :-1]
-        return _where(np.isfinite(ratio), _plain(new, ratio * between))
+        return only_where(np.isfinite(ratio), plain(new, ratio * between))
 
 
 def _expected_exploration(steps: Steps) -> Precise:
@@ -359,7 +363,7 @@ def _expected_exploration(steps: Steps) -> Precise:
 
 def _lemma_4_fixed(steps: Steps) -> Sides:
     right = 2 * np.sqrt(steps.n * (steps.norms**2).sum(axis=1))
-    return _plain(_expected_exploration(steps), right)
+    return plain(_expected_exploration(steps), right)
 
 
 def _lemma_4_adaptive(steps: Steps) -> Sides:
@@ -367,29 +371,29 @@ def _lemma_4_adaptive(steps: Steps) -> Sides:
     total = steps.exploration_cost.sum(axis=1)
     left = (steps.exploration_cost * steps.of.exploration[:, :-1]).sum(axis=1)
     right = 2 * np.sqrt(1 + 2 * total) + steps.largest * (2 * steps.n**2 + np.sqrt(2 * total))
-    return _plain(left, right)
+    return plain(left, right)
 
 
 def _lemma_9(steps: Steps) -> Sides:
     cost = steps.exploration_cost
     before = np.cumsum(cost, axis=1) - cost
     left = (cost / np.sqrt(2 * before + 1)).sum(axis=1)
-    return _plain(left, 2 * np.sqrt(cost.sum(axis=1) + 1) + cost.max(axis=1))
+    return plain(left, 2 * np.sqrt(cost.sum(axis=1) + 1) + cost.max(axis=1))
 
 
 def _lemma_10(steps: Steps) -> Sides:
     total = steps.exploration_cost.sum(axis=1)
     right = steps.largest * (2 * steps.n**2 + np.sqrt(2 * total))
-    return _plain(steps.exploration_cost.max(axis=1), right)
+    return plain(steps.exploration_cost.max(axis=1), right)
 
 
 def _clips(steps: Steps) -> Sides:
-    return _plain(steps.was_clipped.sum(axis=1), np.log2(1 + steps.largest))
+    return plain(steps.was_clipped.sum(axis=1), np.log2(1 + steps.largest))
 
 
 def _clips_repaired(steps: Steps) -> Sides:
     scale = -steps.of.clip[:, 0]
-    return _plain(steps.was_clipped.sum(axis=1), np.log2(np.maximum(1, steps.most_negative / scale)))
+    return plain(steps.was_clipped.sum(axis=1), np.log2(np.maximum(1, steps.most_negative / scale)))
 
 
 def _clipping_error(steps: Steps) -> Sides:
@@ -397,21 +401,21 @@ def _clipping_error(steps: Steps) -> Sides:
     left = (np.abs(path.seen - path.clipped) / steps.drawn_with).sum(axis=1)
     with np.errstate(divide="ignore"):
         least = 1 / path.exploration[:, -1]
-    return _plain(left, _product(steps.most_negative * steps.was_clipped.sum(axis=1), least))
+    return plain(left, product(steps.most_negative * steps.was_clipped.sum(axis=1), least))
 
 
 def _clip_size(steps: Steps) -> Sides:
-    return _plain(np.abs(steps.of.clip[:, -1]), 1 + steps.largest)
+    return plain(np.abs(steps.of.clip[:, -1]), 1 + steps.largest)
 
 
 def _clip_in_the_rate(steps: Steps) -> Sides:
     """Say that n C²_{T+1} ≤ 2n ℓ²∞, which the text uses when it bounds 1/η_{T+1}."""
-    return _plain(steps.of.clip[:, -1] ** 2, 2 * steps.largest**2)
+    return plain(steps.of.clip[:, -1] ** 2, 2 * steps.largest**2)
 
 
 def _clip_in_the_rate_repaired(steps: Steps) -> Sides:
     scale = -steps.of.clip[:, 0]
-    return _plain(steps.of.clip[:, -1] ** 2, np.maximum(scale, steps.most_negative) ** 2)
+    return plain(steps.of.clip[:, -1] ** 2, np.maximum(scale, steps.most_negative) ** 2)
 
 
 def _bound6(steps: Steps) -> Sides:
@@ -443,7 +447,7 @@ def _decomposition(steps: Steps) -> Sides:
 def _never_grows(of: Callable[[Trajectory], Precise]) -> Callable[[Steps], Sides]:
     def says(steps: Steps) -> Sides:
         values = of(steps.of)
-        return _plain(values[:, 1:], values[:, :-1])
+        return plain(values[:, 1:], values[:, :-1])
 
     return says
 
@@ -451,7 +455,7 @@ def _never_grows(of: Callable[[Trajectory], Precise]) -> Callable[[Steps], Sides
 def _rate_falls(steps: Steps) -> Sides:
     """η_{t+1} ≤ η_t, said of their inverses."""
     inverse = steps.of.inverse_rate
-    return _plain(inverse[:, :-1], inverse[:, 1:])
+    return plain(inverse[:, :-1], inverse[:, 1:])
 
 
 _G = (UMABG,)

@@ -1,4 +1,4 @@
-"""Every quantity of the proofs along runs of UMAB-NN and UMAB-G, in extended precision.
+"""Every quantity of the proofs along runs of UMAB-NN, UMAB-G and UMAB-S, in extended precision.
 
 This is the algorithms once more, for many runs at a time, from their definition: no units, no compensated sums, no
 speed. The arms are given, as lemmas hold for any sequence of them. Numbers are NumPy's long doubles: 64 bits of
@@ -7,18 +7,23 @@ mantissa on x86, so a rounding error is about 1e-19 of a number, and squares of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_s import CHARGE, UMABS
 
 Precise = npt.NDArray[Any]
 """An array of long doubles, or of what is compared with them."""
+
+Proved: TypeAlias = UMABNN | UMABG | UMABS | Centred
+"""The policies that proofs are about; `refusal` says which of a kind."""
 
 PRECISION = float(np.finfo(np.longdouble).eps)
 """The gap between 1 and the next long double."""
@@ -28,9 +33,9 @@ PRECISION = float(np.finfo(np.longdouble).eps)
 class Trajectory:
     """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what comes after the last."""
 
-    policy: UMABNN | UMABG
+    policy: Proved
     losses: Precise
-    """ℓ_t, runs × T × n."""
+    """ℓ_t, runs × T × n; of a centred policy ℓ_t − b_t."""
     arms: npt.NDArray[np.intp]
     """k_t, runs × T."""
     p: Precise
@@ -38,17 +43,21 @@ class Trajectory:
     drawn_from: Precise
     """p'_t, with extra exploration; runs × (T + 1) × n."""
     offsets: Precise
-    """c_t; runs × (T + 1) × n."""
+    """c_t = (p'_t − p_t)/ρ_t; runs × (T + 1) × n."""
     inverse_rate: Precise
-    """1/η_t, as η_1 of UMAB-NN is infinite; runs × (T + 1)."""
+    """1/η_t, as η_1 of UMAB-NN and of UMAB-S is infinite; runs × (T + 1)."""
     exploration: Precise
     """ρ_t; runs × (T + 1)."""
     clip: Precise
-    """C_t; runs × (T + 1)."""
+    """C_t of UMAB-G, 0 for the others; runs × (T + 1)."""
     sums: Precise
     """Σ_{s<t} ℓ̂'_s; runs × (T + 1) × n."""
     clipped: Precise
-    """ℓ'_{t,k_t}; runs × T."""
+    """ℓ'_{t,k_t}, what UMAB-G and UMAB-S leave of the loss seen; runs × T."""
+    stability: Precise
+    """M_t of UMAB-S, not a number for the others; runs × T."""
+    charge: Precise
+    """G_t of UMAB-S, for what it clips; not a number for the others; runs × T."""
 
     @property
     def n_arms(self) -> int:
@@ -93,34 +102,168 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     Parameters
     ----------
     policy
-        A `UMABNN` or `UMABG`, with its horizon if it needs one.
+        A `UMABNN` or `UMABG`, with its horizon if it needs one, or a `UMABS`, bare or centred.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
         The arms of each run: runs × rounds.
     """
-    if not isinstance(policy, (UMABNN, UMABG)):
-        raise TypeError(f"the proofs are those of UMAB-NN and UMAB-G, but got {policy.name}")
+    if why := refusal(policy):
+        raise TypeError(why)
     drawn = np.asarray(arms, dtype=np.intp)
     table = np.asarray(losses, dtype=np.longdouble)
     table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
+    if isinstance(policy, Centred):
+        return replace(follow(policy.policy, centred(table, drawn), drawn), policy=policy)
+    if isinstance(policy, UMABS):
+        return _of_umab_s(policy, table, drawn)
+    ready: Any = policy.for_horizon(table.shape[1])
+    return _of_the_paper(ready, table, drawn)
+
+
+def core_of(policy: Policy) -> Policy:
+    """Return the UMAB-S that a centred policy has inside; any other policy as it is."""
+    inside = policy.policy if isinstance(policy, Centred) else policy
+    return inside if isinstance(inside, UMABS) else policy
+
+
+def refusal(policy: Policy) -> str:
+    """Return why there are no proofs about a policy, or nothing if there are."""
+    core = core_of(policy)
+    if isinstance(core, UMABS) and core.for_study:
+        return (
+            "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
+            f"initial_scale=0, but got {policy.name}"
+        )
+    if not isinstance(core, (UMABNN, UMABG, UMABS)):
+        return f"the statements are about UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got {policy.name}"
+    return ""
+
+
+def centred(losses: Precise, arms: npt.NDArray[np.intp]) -> Precise:
+    """Return ℓ_t − b_t, runs × T × n, where b_t is the mean of the losses seen before t, and b_1 the first one seen.
+
+    All are counted from that first one, so that an offset of the losses costs no digits.
+    """
+    seen = np.take_along_axis(losses, arms[:, :, None], axis=2)
+    origin = seen[:, :1]
+    before = np.cumsum(np.concatenate([0 * origin, (seen - origin)[:, :-1]], axis=1), axis=1)
+    count = np.maximum(1, np.arange(losses.shape[1]))[:, None]
+    return np.asarray((losses - origin) - before / count)
+
+
+def least_probability(n_arms: int, t: Precise | int) -> Precise:
+    """Return ρ_t = 1/(n² + 2√((n − 1)t)), below which UMAB-S lets no arm fall.
+
+    Of it the proof needs that it is at most 1/n² and never grows.
+    """
+    n = np.longdouble(n_arms)
+    return np.asarray(1 / (n * n + 2 * np.sqrt((n - 1) * t)))
+
+
+def _room(table: Precise) -> dict[str, Precise]:
+    """Return room for what a trajectory keeps; M_t and G_t are not numbers until a policy has them."""
     n_runs, n_rounds, n_arms = table.shape
-    policy = policy.for_horizon(n_rounds)
+    shapes: dict[str, tuple[int, ...]] = {
+        **dict.fromkeys(("p", "drawn_from", "offsets", "sums"), (n_rounds + 1, n_arms)),
+        **dict.fromkeys(("inverse_rate", "exploration", "clip"), (n_rounds + 1,)),
+        **dict.fromkeys(("clipped", "stability", "charge"), (n_rounds,)),
+    }
+    kept = {name: np.zeros((n_runs, *shape), dtype=np.longdouble) for name, shape in shapes.items()}
+    kept["stability"][:] = kept["charge"][:] = np.nan
+    return kept
+
+
+def _keep(kept: dict[str, Precise], at: int, **values: Precise) -> None:
+    """Keep what a round has."""
+    for name, value in values.items():
+        kept[name][:, at] = value
+
+
+def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Trajectory:
+    """Return what UMAB-S does on these losses."""
+    n_runs, n_rounds, n_arms = table.shape
+    run, kept = np.arange(n_runs), _room(table)
+    sums = np.zeros((n_runs, n_arms), dtype=np.longdouble)
+    paid = np.zeros(n_runs, dtype=np.longdouble)
+    times = np.longdouble(policy.rate) * n_arms
+    for t in range(n_rounds + 1):
+        inverse_rate = paid / times
+        p = log_barrier(sums, inverse_rate)
+        rho = least_probability(n_arms, t + 1)
+        drawn_from = _raised(p, rho)
+        offsets = (drawn_from - p) / rho
+        _keep(
+            kept,
+            t,
+            p=p,
+            drawn_from=drawn_from,
+            offsets=offsets,
+            sums=sums,
+            inverse_rate=inverse_rate,
+            exploration=rho,
+        )
+        if t == n_rounds:
+            break
+        arm = arms[:, t]
+        seen, drawn_with = table[run, t, arm], drawn_from[run, arm]
+        clipped = np.maximum(seen, -clipped_at(p[run, arm], drawn_with, inverse_rate))
+        charge = times * CHARGE * (1 - drawn_with) * (clipped - seen)
+        estimate = clipped / drawn_with
+        sums = sums.copy()
+        sums[run, arm] += estimate
+        cost = _stability(p, arm, estimate, log_barrier(sums, inverse_rate), inverse_rate)
+        _keep(kept, t, clipped=clipped, stability=cost, charge=charge)
+        paid = paid + (cost + charge)
+    return Trajectory(policy=policy, losses=table, arms=arms, **kept)
+
+
+def clipped_at(p: Precise, drawn_from: Precise, inverse_rate: Precise) -> Precise:
+    """Return θ_{t,k} = p'_{t,k}/(p_{t,k} η_t), the size at which UMAB-S clips a negative loss.
+
+    It is infinite as long as there is no learning rate.
+    """
+    return np.where(inverse_rate > 0, drawn_from / p * inverse_rate, np.longdouble(np.inf))
+
+
+def _raised(p: Precise, floor: Precise) -> Precise:
+    """Return p with what is below the floor raised to it, at the cost of what the others have above it, in proportion.
+
+    As Σ p = 1, what is above the floor is 1 − nρ more than what is missing below it.
+    """
+    missing = np.maximum(0, floor - p).sum(axis=1, keepdims=True)
+    spare = 1 - p.shape[1] * floor
+    with np.errstate(invalid="ignore"):  # one arm alone has nothing to spare, and lacks nothing
+        left = spare / (spare + missing)
+    return np.where(missing > 0, floor + np.maximum(0, p - floor) * left, p)
+
+
+def _stability(
+    p: Precise, arm: npt.NDArray[np.intp], estimate: Precise, best: Precise, inverse_rate: Precise
+) -> Precise:
+    """Return M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − D(q, p_t)/η_t, which is at q = `best`: the new sums, at the old rate.
+
+    There 1/q_j − 1/p_j is η_t ℓ̂_{t,j} but for a constant, so that the gain is Σ (d_j − log(1 + d_j))/η_t, where
+    d_j = p_j/q_j − 1. That is rounded by about `PRECISION` of 1, however small it is.
+    """
+    p_of_arm = p[np.arange(len(p)), arm]
+    # Without a divergence q_k is 0 or 1, but for one arm alone, which has nowhere to go.
+    without_rate = np.abs(estimate) * np.where(estimate > 0, p_of_arm, 1 - p_of_arm) * (p.shape[1] > 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = p / best - 1
+        gain = (change - np.log1p(change)).sum(axis=1) * inverse_rate
+    return np.where(estimate == 0, np.longdouble(0), np.where(inverse_rate > 0, gain, without_rate))
+
+
+def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.intp]) -> Trajectory:
+    """Return what UMAB-NN or UMAB-G does on these losses."""
+    n_runs, n_rounds, n_arms = table.shape
     known_sign = isinstance(policy, UMABNN)
 
     def room(*shape: int) -> Precise:
         return np.zeros((n_runs, *shape), dtype=np.longdouble)
 
-    kept: dict[str, Any] = {
-        "p": room(n_rounds + 1, n_arms),
-        "drawn_from": room(n_rounds + 1, n_arms),
-        "offsets": room(n_rounds + 1, n_arms),
-        "sums": room(n_rounds + 1, n_arms),
-        "inverse_rate": room(n_rounds + 1),
-        "exploration": room(n_rounds + 1),
-        "clip": room(n_rounds + 1),
-        "clipped": room(n_rounds),
-    }
+    kept = _room(table)
     run = np.arange(n_runs)
     sums, sizes, offsets = room(n_arms), room(n_arms), room(n_arms)
     squares, cost = room(), room()
@@ -134,16 +277,17 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
         p = log_barrier(sums, inverse_rate)
         offsets = room(n_arms) if known_sign else _offsets(p, rho)
         drawn_from = p + rho[:, None] * offsets
-        for name, value in (
-            ("p", p),
-            ("drawn_from", drawn_from),
-            ("offsets", offsets),
-            ("sums", sums),
-            ("inverse_rate", inverse_rate),
-            ("exploration", rho),
-            ("clip", clip),
-        ):
-            kept[name][:, t] = value
+        _keep(
+            kept,
+            t,
+            p=p,
+            drawn_from=drawn_from,
+            offsets=offsets,
+            sums=sums,
+            inverse_rate=inverse_rate,
+            exploration=rho,
+            clip=clip,
+        )
         if t == n_rounds:
             break
         arm = drawn[:, t]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from umab.algorithms.registry import policy as policy_of
 from umab.progress import Progress
-from umab.theory.certificates import Certified, check
+from umab.theory.certificates import EVERY, Certified, check
 from umab.theory.search import Block, replay, search
 from umab.theory.statements import STATEMENTS, Statement
 
@@ -68,7 +68,7 @@ def _marked(loss: float, drawn: bool) -> str:
 
 def find(policies: Iterable[str] = SEARCHED, *, seed: int = 0, progress: bool | None = None) -> Iterator[WorstCase]:
     """Search for the worst case of every statement about these policies; yield each when it is found."""
-    wanted = [(name, each) for name in policies for each in STATEMENTS if each.is_about(policy_of(name))]
+    wanted = [(name, each) for name in policies for each in EVERY if each.is_about(policy_of(name))]
     with Progress(len(wanted), "searching", progress) as bar:
         for name, statement in wanted:
             case = WorstCase(name, statement, search(statement, policy_of(name), seed=seed).blocks)  # type: ignore[arg-type]
