@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from umab import cli
 from umab.datasets import suite as exported
 from umab.datasets.suite_tables import Entry, entries, suite
 from umab.experiments import contest as contests
-from umab.experiments.contest import AT_RANDOM, COMPETITORS, RECOMMENDED, Played, Standings, contest
+from umab.experiments.contest import ABLATIONS, AT_RANDOM, COMPETITORS, RECOMMENDED, Played, Standings, contest
 from umab.experiments.runner import Summary
 from umab.losses import Losses
 from umab.report import suite_page
@@ -184,3 +185,20 @@ def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     assert cli.main(["suite", "--half", "validation", "--trials", "3", "--out", str(out)]) == 0
     assert "Development half" not in (out / "index.html").read_text()
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "suite.md"
+
+
+def test_the_page_in_docs_is_about_this_suite() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(each.name in text and each.about in text for each in entries())
+    assert all(name in text for name in (RECOMMENDED, *COMPETITORS, *ABLATIONS.values(), *ABLATIONS))
+    assert "Stand-ins" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("UMAB_DATA"), reason="UMAB_DATA names no folder with the public tables")
+def test_the_page_in_docs_is_that_of_a_run(tmp_path: Path) -> None:
+    suite_page.write(contest(real=True), tmp_path / "suite", "umab suite")
+    assert (tmp_path / "suite" / "page.md").read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
