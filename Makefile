@@ -38,7 +38,7 @@ theory: $(VENV)/.report
 # $UMAB_DATA or a network for the public tables; docs/suite.md says so if stand-ins took their place.
 suite: $(VENV)/.reproduce
 	$(BIN)/umab suite
-	cp report-suite/page.md docs/suite.md
+	sed 's|(figures/|(suite-|' report-suite/page.md > docs/suite.md
 	cp report-suite/figures/development.svg docs/suite-development.svg
 	cp report-suite/figures/validation.svg docs/suite-validation.svg
 

@@ -233,7 +233,7 @@ def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
     assert list(rows) == names
     for name in names[:2]:
         assert all(row["verdict"] in ("holds", "nothing to check") for row in rows[name])
-    refused = "umab: the statements are about UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got ahb"
+    refused = "umab: the statements are about UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got ahb"
     for arguments, message in (
         (("certify",), "umab: certify needs a table of losses, or --search"),
         (("certify", str(table), "--policy", "ahb"), refused),

@@ -260,8 +260,8 @@ def test_the_log_barrier_solves_its_equation() -> None:
 
 def test_policies_without_proofs_are_refused() -> None:
     for name, why in (
-        ("ahb", "UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got ahb"),
-        ("centred(umab-g-a)", "UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got centred"),
+        ("ahb", "UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got ahb"),
+        ("centred(umab-g-a)", "UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got centred"),
         ("umab-s:learning=squares", "for learning='stability', .* but got umab-s:learning=squares"),
         ("umab-s:exploration=none", "exploration='floor', .* but got umab-s:exploration=none"),
         ("umab-s:clipping=none", "clipping='charged' and .* but got umab-s:clipping=none"),

@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         "suite",
         run_suite,
         "run the recommended policy, its competitors and yours on the suite of loss tables, and write a report",
-        "umab suite --half development --policy ahb --policy 'centred(umab-s:rate=6)'",
+        "umab suite --half development --trials 10 --policy 'centred(sf-mab-a)'",
     )
     suiting.add_argument(
         "--half", choices=("development", "validation"), action="append", help="only this half (default: both)"
@@ -140,7 +140,10 @@ def _parser() -> argparse.ArgumentParser:
     certifying.add_argument("losses", nargs="?", help="a table of losses, as for compare; not needed for --search")
     _add_table_options(certifying)
     certifying.add_argument(
-        "--policy", metavar="POLICY", action="append", help="umab-nn, umab-s or a form of umab-g; can be repeated"
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        help="umab-nn, umab-s, centred(umab-s) or a form of umab-g; can be repeated (default: four of these)",
     )
     certifying.add_argument("--trials", type=_from(1), default=20, metavar="N", help="how many runs (default: 20)")
     certifying.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of the runs, or of the search")
@@ -351,9 +354,11 @@ def run_suite(options: argparse.Namespace) -> None:
     )
     page = suite_page.write(found, place, options.command)
     for standings in found:
-        head = (f"{standings.half} half", "geometric mean", "of the best's", "worst multiple", "on table")
+        head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
         print(_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
         print(f"\n{suite_page.verdict(standings)}\n")
+    if missing := suite_page.stand_ins(found):
+        print(f"Not all data are the real ones. Stand-ins took the place of: {', '.join(missing)}.\n")
     print(page)
 
 

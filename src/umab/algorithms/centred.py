@@ -73,10 +73,11 @@ class Centred(Policy):
     def __post_init__(self) -> None:
         """Check the policy."""
         if isinstance(self.policy, Centred):
-            raise TypeError(f"what is centred must not be centred already, but got {self.policy.name}")
+            raise ValueError(f"what is centred must not be centred already, but got {self.policy.name}")
         if self.policy.full_information or self.policy.loss_range != (-LARGEST, LARGEST):
             raise ValueError(
-                f"what is centred must take losses of any size and sign, of one arm a round, but got {self.policy.name}"
+                "what is centred must take losses of any size and sign, of one arm a round, as centred losses have "
+                f"both signs, but got {self.policy.name}"
             )
 
     def __reduce__(self) -> Any:

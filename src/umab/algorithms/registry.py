@@ -87,7 +87,7 @@ def policy(text: str) -> Policy:
     ----------
     text
         A registered name, or a name and parameters: ``"name:key=value,key=value"``; or one of these in
-        ``"centred(...)"``.
+        ``"centred(...)"``; or ``"recommended"``.
 
     Examples
     --------
@@ -97,6 +97,8 @@ def policy(text: str) -> Policy:
     """
     if not isinstance(text, str):
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
+    if text == "recommended":
+        return recommended()
     if text.startswith(_CENTRED) and text.endswith(")"):
         return Centred(policy(text[len(_CENTRED) : -1]))
     name, colon, rest = text.partition(":")
@@ -146,7 +148,7 @@ def as_policy(given: Any) -> Policy:
         return policy(given)
     if isinstance(given, Policy):
         return given
-    hint = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
+    hint = f"; did you mean {given.__name__}()?" if callable(given) and hasattr(given, "__name__") else ""
     raise TypeError(f"a policy must be a umab.Policy or the name of one, but got {given!r}{hint}")
 
 

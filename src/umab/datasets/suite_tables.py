@@ -9,7 +9,7 @@ another suite.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -28,23 +28,31 @@ Half: TypeAlias = Literal["development", "validation"]
 Rng: TypeAlias = np.random.Generator
 
 
-def suite(half: Half | None = None, *, real: bool | None = None) -> dict[str, Losses]:
+def suite(
+    half: Half | None = None, *, names: Iterable[str] | None = None, real: bool | None = None
+) -> dict[str, Losses]:
     """Return the loss tables of the suite by name: those of one half, or of both.
 
     Parameters
     ----------
     half
         ``"development"``, ``"validation"``, or None for both.
+    names
+        Only the tables of these names; the others are not made, so what they need may be missing.
     real
         As in `umab.datasets.load`: whether tables of stocks and sales must be, may be or may not be the public ones.
 
     Examples
     --------
     >>> import umab.datasets
-    >>> umab.datasets.suite("development", real=False)["outliers"]
+    >>> umab.datasets.suite(names=["outliers"])["outliers"]
     Losses of 3000 rounds, 6 arms, from -267.26 to 248.44
     """
-    return {entry.name: entry.losses(real) for entry in entries(half)}
+    known = {entry.name: entry for entry in entries(half)}
+    wanted = list(known if names is None else names)
+    for name in wanted:
+        checks.one_of("a name", name, tuple(known))
+    return {name: known[name].losses(real) for name in wanted}
 
 
 class Entry(NamedTuple):

@@ -50,6 +50,7 @@ ABLATIONS = {
     "the floor: exploration is added": "centred(umab-s:exploration=added)",
     "clipping": "centred(umab-s:clipping=none)",
     "all exploration": "centred(umab-s:exploration=none)",
+    "all but centring: UMAB-G-A in it": "centred(umab-g-a:rate=4)",
 }
 """The recommended policy with one ingredient off, by what is off."""
 
@@ -84,6 +85,11 @@ class Played:
     """The final regret of choosing at random, of the arms drawn."""
 
     @property
+    def stand_in(self) -> bool:
+        """Whether the losses are not those that the suite means, as a public table could not be had."""
+        return bool(self.losses.provenance.get("stand_in"))
+
+    @property
     def scored(self) -> bool:
         """Whether choosing at random has a regret to speak of."""
         return self.at_random.mean > 0.0 and self.at_random.mean >= SURE * self.at_random.se
@@ -106,6 +112,11 @@ class Standings:
     def scored(self) -> tuple[Played, ...]:
         """The tables that have a score."""
         return tuple(table for table in self.tables if table.scored)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The policies that are compared: all but choosing at random and those that lack an ingredient."""
+        return tuple(name for name in self.policies if name != AT_RANDOM and name not in ABLATIONS.values())
 
     @cached_property
     def relative(self) -> Array:
@@ -161,22 +172,30 @@ class Standings:
 
     def to_best(self, name: str) -> Array:
         """Return, table by table, the relative regret of a policy as a multiple of the best competitor's there."""
+        return self._to_best(name, self.relative)
+
+    def _to_best(self, name: str, relative: Array) -> Array:
+        """Return the same for these relative regrets, whose last axis is that of policies."""
         (column,) = self.columns([name])
         others = self.columns(each for each in COMPETITORS if each != name)
-        best: Array = np.nanmin(self.relative[:, others], axis=1) if others else np.full(len(self.scored), np.nan)
-        return np.asarray(self.relative[:, column] / best)
+        best = np.nanmin(relative[..., others], axis=-1) if others else np.nan
+        return np.asarray(relative[..., column] / best)
 
-    def worst(self, name: str) -> tuple[float, str]:
+    def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the largest of these multiples, and on which table that is."""
-        multiples = self.to_best(name)
+        multiples = self._to_best(name, self.relative)
         at = int(np.argmax(np.where(np.isnan(multiples), -np.inf, multiples)))
-        return float(multiples[at]), self.scored[at].entry.name
+        resampled = self._to_best(name, self._resampled[:, at])
+        return _estimate(multiples[at], resampled), self.scored[at].entry.name
+
+    def n_played(self, name: str) -> int:
+        """Return on how many of the scored tables a policy was run: those whose losses it takes."""
+        return sum(name in table.regrets for table in self.scored)
 
     def profile(self, name: str) -> Array:
-        """Return, sorted, by which factor a policy is above the best of all policies: one number a table."""
+        """Return, sorted, by which factor a policy is above the best of those shown: one number a table."""
         (column,) = self.columns([name])
-        shown = self.relative[:, self.columns([RECOMMENDED, *COMPETITORS, name])]
-        factors = self.relative[:, column] / np.nanmin(shown, axis=1)
+        factors = self.relative[:, column] / np.nanmin(self.relative[:, self.columns(self.shown)], axis=1)
         return np.sort(np.where(np.isnan(factors), np.inf, factors))
 
 
@@ -209,7 +228,9 @@ def contest(
     more = tuple(ABLATIONS.values()) if ablations else ()
     names = tuple(dict.fromkeys((RECOMMENDED, *COMPETITORS, AT_RANDOM, *more, *policies)))
     for name in names:
-        policy_of(name)  # refuses what is not one
+        which = policy_of(name)  # refuses what is not one
+        if which.full_information or which.needs_range:
+            raise ValueError(f"the suite is for bandits that need not know a range, but got {name}")
     n_trials = checks.whole("n_trials", n_trials, least=2)
     chosen = {half: entries(half) for half in halves}
     work = sum(len(each) for each in chosen.values()) * n_trials * (len(names) + 1)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab.experiments.contest import COMPETITORS, RECOMMENDED, Standings
+from umab.experiments.contest import RECOMMENDED, Standings
 from umab.experiments.runner import Curve, Outcome
 from umab.theory.scaling import LEVEL, Scaling
 
@@ -183,9 +183,9 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
     }
 
 
-def profile_chart(standings: Standings, more: Sequence[str] = ()) -> dict[str, Any]:
+def profile_chart(standings: Standings) -> dict[str, Any]:
     """Return the performance profiles: on which share of the tables a policy is within a factor of the best one."""
-    names = [name for name in dict.fromkeys((RECOMMENDED, *COMPETITORS, *more)) if name in standings.policies]
+    names = list(standings.shown)
     styles = _styles(names)
     farthest = 20.0
     values = []

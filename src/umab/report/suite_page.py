@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import vl_convert
 
 from umab.engine.simulate import versions
@@ -26,6 +27,7 @@ from umab.experiments.contest import (
 )
 from umab.experiments.runner import Summary
 from umab.files import write_atomically
+from umab.progress import Progress
 from umab.report import words
 from umab.report.charts import profile_chart
 from umab.report.folder import FORMAT, VERSION, draw, prepare, replaced, without_nan
@@ -44,17 +46,21 @@ class Line(NamedTuple):
     worst: str
     table: str
     within: str
+    """The share of the tables that it played on which it is within twice the best competitor."""
+    n_played: str
 
 
 def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
     """Write the report on the suite to a folder and return the path of its page."""
     prepare(folder)
-    with replaced(folder) as new:
+    with replaced(folder) as new, Progress(len(standings) + 2, "writing the report") as bar:
         write_atomically(new / "results.json", as_json(standings))
+        bar.advance(1)
         for each in standings:
-            chart = profile_chart(each, _others(each))
+            chart = profile_chart(each)
             draw(chart, new / "figures" / each.half)
             write_atomically(new / "figures" / f"{each.half}.svg", vl_convert.vegalite_to_svg(chart).encode())
+            bar.advance(1)
         content = _content(standings, command)
         page = (
             environment()
@@ -63,9 +69,7 @@ def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
                 **content,
                 style=text_of("page.css"),
                 script=vega() + text_of("page.js"),
-                charts=in_script(
-                    {str(at): _wide(profile_chart(each, _others(each))) for at, each in enumerate(standings)}
-                ),
+                charts=in_script({str(at): _wide(profile_chart(each)) for at, each in enumerate(standings)}),
             )
         )
         write_atomically(new / "index.html", page.encode())
@@ -84,9 +88,7 @@ def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
         "verdicts": {each.half: verdict(each) for each in standings},
         "tables": {each.half: table_rows(each) for each in standings},
         "unscored": {each.half: [table for table in each.tables if not table.scored] for each in standings},
-        "stand_ins": sorted(
-            {t.entry.name for each in standings for t in each.tables if t.losses.provenance.get("stand_in")}
-        ),
+        "stand_ins": stand_ins(standings),
         "best": {each.half: each.best_competitor for each in standings},
         "recommended": RECOMMENDED,
         "floor": f"{FLOOR:.0%}",
@@ -97,12 +99,15 @@ def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
     }
 
 
+def stand_ins(standings: Sequence[Standings]) -> list[str]:
+    """Return the tables in whose place a stand-in was run."""
+    return [table.entry.name for each in standings for table in each.tables if table.stand_in]
+
+
 def lines(standings: Standings) -> list[Line]:
     """Return the table of policies, the smallest geometric mean first; those that do not take all tables come last."""
-    names = [RECOMMENDED, *COMPETITORS, *_others(standings), AT_RANDOM]
-    known = [name for name in dict.fromkeys(names) if name in standings.policies]
-    order = {name: standings.mean(name).value for name in known}
-    return [_line(standings, name) for name in sorted(known, key=lambda name: (math.isnan(order[name]), order[name]))]
+    order = {name: standings.mean(name).value for name in (*standings.shown, AT_RANDOM)}
+    return [_line(standings, name) for name in sorted(order, key=lambda name: (math.isnan(order[name]), order[name]))]
 
 
 def ablation_lines(standings: Standings) -> list[tuple[str, Line]]:
@@ -116,12 +121,18 @@ def verdict(standings: Standings) -> str:
     if standings.best_competitor is None:
         return ""
     ratio, (worst, table) = standings.ratio(RECOMMENDED), standings.worst(RECOMMENDED)
-    reached = ratio.value <= MEAN_WANTED and worst <= WORST_WANTED
+    limits = (ratio, MEAN_WANTED), (worst, WORST_WANTED)
+    if all(each.value + 2.0 * each.se <= limit for each, limit in limits):
+        outcome = "is reached"
+    elif any(each.value - 2.0 * each.se > limit for each, limit in limits):
+        outcome = "is not reached"
+    else:
+        outcome = f"may be reached or not: {words.counted(standings.n_trials, 'trial')} cannot tell"
     said = (
         f"The geometric mean of {RECOMMENDED} is {words.measured(*ratio)} of that of the best single competitor, "
         f"{standings.best_competitor} (wanted: at most {MEAN_WANTED:g}). Its worst table is {table}, where it has "
-        f"{worst:.2f} times the regret of the best competitor there (wanted: at most {WORST_WANTED:g} on every table). "
-        f"What is wanted is {'reached' if reached else 'not reached'}."
+        f"{words.measured(*worst)} times the regret of the best competitor there (wanted: at most {WORST_WANTED:g} on "
+        f"every table). What is wanted {outcome}."
     )
     if len(standings.scored) > 2 * _FAVOURABLE:
         rest = words.measured(*standings.ratio(RECOMMENDED, without=_FAVOURABLE))
@@ -165,7 +176,8 @@ def as_json(standings: Sequence[Standings]) -> bytes:
                     name: {
                         "geometric_mean": each.mean(name)._asdict(),
                         "to_best_competitor": each.ratio(name)._asdict(),
-                        "worst_multiple": each.worst(name),
+                        "worst_multiple": {**each.worst(name)[0]._asdict(), "table": each.worst(name)[1]},
+                        "n_played": each.n_played(name),
                     }
                     for name in each.policies
                 },
@@ -181,6 +193,8 @@ def as_json(standings: Sequence[Standings]) -> bytes:
 def _table(table: Played) -> dict[str, Any]:
     return {
         "scored": table.scored,
+        "stand_in": table.stand_in,
+        "at_random": table.at_random._asdict(),
         "rounds": table.losses.n_rounds,
         "arms": table.losses.n_arms,
         "source": table.losses.source,
@@ -191,14 +205,16 @@ def _table(table: Played) -> dict[str, Any]:
 
 def _line(standings: Standings, name: str) -> Line:
     worst, table = standings.worst(name)
-    within = float((standings.to_best(name) <= WORST_WANTED).mean())
+    multiples = standings.to_best(name)
+    played = multiples[~np.isnan(multiples)]
     return Line(
         name,
         _measured(standings.mean(name)),
         _measured(standings.ratio(name)),
-        "–" if math.isnan(worst) else f"{worst:.2f}",
+        _measured(worst),
         table,
-        f"{within:.0%}",
+        f"{(played <= WORST_WANTED).mean():.0%}" if len(played) else "–",
+        f"{standings.n_played(name)} of {len(standings.scored)}",
     )
 
 
@@ -209,12 +225,6 @@ def _measured(estimate: Estimate) -> str:
 def _percent(summary: Summary, table: Played) -> str:
     at_random = float(table.regrets[AT_RANDOM].mean())
     return f"{100 * summary.mean / at_random:.1f} ± {100 * summary.se / at_random:.1f}"
-
-
-def _others(standings: Standings) -> list[str]:
-    """Return the policies that somebody wanted to see besides."""
-    usual = {RECOMMENDED, AT_RANDOM, *COMPETITORS, *ABLATIONS.values()}
-    return [name for name in standings.policies if name not in usual]
 
 
 def _wide(chart: dict[str, Any]) -> dict[str, Any]:

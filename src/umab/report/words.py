@@ -123,10 +123,10 @@ def answer(outcome: Outcome) -> str:
             if math.isfinite(result.mean[-1])
             else "that is too large for a double"
         )
-        parts = [
-            f"On these losses {best} would have done best: a regret of {regret} over "
-            f"{counted(outcome.losses.n_rounds, 'round')}, {trials}"
-        ]
+        alone = (
+            f"Only {best} was run" if len(outcome.standings) == 1 else f"On these losses {best} would have done best"
+        )
+        parts = [f"{alone}: a regret of {regret} over {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
         if result.mean[-1] < 0.0:
             parts[0] += " (below 0: it did better than every single arm)"
         if tied:

@@ -136,7 +136,7 @@ def refusal(policy: Policy) -> str:
             f"initial_scale=0, but got {policy.name}"
         )
     if not isinstance(core, (UMABNN, UMABG, UMABS)):
-        return f"the statements are about UMAB-NN, UMAB-G and UMAB-S, bare or centred, but got {policy.name}"
+        return f"the statements are about UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got {policy.name}"
     return ""
 
 
