@@ -237,9 +237,9 @@ def umab_s(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) ->
                 cost = abs(estimate) * (p[arm] if loss > 0 else 1 - p[arm])
             else:
                 rate = c * n / paid
-                clipped = max(estimate, -1 / (rate * p[arm]))
+                clipped = max(estimate, -2 / (rate * p[arm]))
                 cost = stability(p, arm, clipped, rate)
-                cost += c * n * (1 - drawn[arm]) * (clipped - estimate) * drawn[arm] / 32
+                cost += c * n * (1 - drawn[arm]) * (clipped - estimate) * drawn[arm] / 8
                 estimate = clipped
             sums[arm] += estimate
             paid += cost

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 import reference
 import umab
 from helpers import same_bits, state_of
+from umab.algorithms import registry
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_s import UMABS
 from umab.checks import LARGEST
 from umab.engine.layout import layout_of
 from umab.simplex import raise_to
-from umab.testing import Array, check_policy, forced
+from umab.testing import Array, check_policy, forced, forced_interpreted
 
 ARMS = [0, 1, 2, 0, 1, 0, 2]
 LOSSES = [0.5, -1.0, 5.0, -0.25, 2.5, -3.0, 0.75]
@@ -50,8 +52,8 @@ def test_large_negative_losses_are_clipped_and_charged() -> None:
         for arm, loss in zip(arms, [*losses[:3], last], strict=True):
             learner.update(arm, loss)
     first, second = (state_of(each) for each in learners)
-    # The step is the same, so the charge is all that differs: 3 · 3 · (1 − p') · 1000/32.
-    charge = 9.0 * (1.0 - clipped[3, 1]) * 1000.0 / 32.0
+    # The step is the same, so the charge is all that differs: 3 · 3 · (1 − p') · 1000/8.
+    charge = 9.0 * (1.0 - clipped[3, 1]) * 1000.0 / 8.0
     assert second.paid / second.unit - first.paid / first.unit == pytest.approx(charge, rel=1e-12)
 
 
@@ -68,6 +70,7 @@ def test_every_ingredient_can_be_switched_off(option: str) -> None:
 def test_bad_parameters_are_refused() -> None:
     for parameters, message in (
         ({"rate": 0}, "rate must be"),
+        ({"rate": 1e-300}, "rate must be from"),
         ({"learning": "fast"}, "learning must be one of"),
         ({"exploration": "fixed"}, "exploration must be one of"),
         ({"clipping": "all"}, "clipping must be one of"),
@@ -241,7 +244,7 @@ def test_clipping_keeps_rare_gains_from_stopping_it() -> None:
     random = np.random.default_rng(4)
     losses = random.exponential(np.linspace(1.0, 2.0, 5), (4000, 5)) - np.where(random.random((4000, 5)) < 0.003, 60, 0)
     (mine, error), (whole, whole_error) = (
-        relative(f"centred(umab-s:clipping={clipping})", losses) for clipping in ("charged", "none")
+        relative(f"centred(umab-s:clipping={clipping})", losses, n_trials=1000) for clipping in ("charged", "none")
     )
     assert mine + 4.75 * error < whole - 4.75 * whole_error
 
@@ -254,3 +257,82 @@ def test_late_feedback() -> None:
         for name, delay in (("centred(umab-s)", 0), ("centred(umab-s)", 20), ("uniform", 0))
     )
     assert now < late < now + 3 * 20 * random / 2000
+
+
+@pytest.mark.parametrize(("scale", "loss"), [(0.0, 0.5), (2.0, 0.5), (2.0, 7.0)])
+@pytest.mark.parametrize("learning", ["stability", "squares"])
+def test_the_learning_rate_by_hand(learning: Any, scale: float, loss: float) -> None:
+    """After one loss of arm 0 of three: η is 9/(scale + M), or 3√(3/(scale² + ℓ²)), and L_0 = 3ℓ."""
+    policy = UMABS(learning=learning, initial_scale=scale)
+    learner = umab.Learner(policy, 3)
+    learner.update(0, loss)
+    with mpmath.workdps(40):
+        third = [mpmath.mpf(1) / 3] * 3
+        old = (9 / scale if learning == "stability" else 3 * mpmath.sqrt(3) / scale) if scale else None
+        cost = mpmath.mpf(loss) if old is None else reference.stability(third, 0, mpmath.mpf(3 * loss), old)
+        new = 9 / (scale + cost) if learning == "stability" else 3 * mpmath.sqrt(3 / mpmath.mpf(scale**2 + loss**2))
+        p = reference.log_barrier([mpmath.mpf(3 * loss), mpmath.mpf(0), mpmath.mpf(0)], new)
+    np.testing.assert_allclose(state_of(learner).iterate, [float(each) for each in p], rtol=1e-12)
+    assert policy.rates(state_of(learner))["η"] == pytest.approx(float(new), rel=1e-12)
+
+
+def test_the_laws_are_claimed() -> None:
+    assert umab.recommended().scale_free and umab.recommended().shift_free and umab.UMABS().scale_free
+
+
+def test_a_large_first_square_is_kept_when_the_unit_changes() -> None:
+    """In the rate by squares, 1 counts for nothing beside 1000, and 1000 for all beside 1."""
+    learners = [umab.Learner(UMABS(learning="squares"), 2) for _ in range(2)]
+    for learner, losses in zip(learners, ([1.0, 1000.0], [1000.0, 1.0]), strict=True):
+        for loss in losses:
+            learner.update(0, loss)
+        state = state_of(learner)
+        assert state.square_sum / state.unit**2 == pytest.approx(1e6 + 1.0)
+
+
+def test_a_centred_policy_is_made_in_one_way() -> None:
+    made = umab.Centred(umab.UMABS())
+    for make in (
+        lambda: dataclasses.replace(made, policy=umab.AHB()),
+        lambda: type("Mine", (umab.Centred,), {})(umab.UMABS()),
+    ):
+        with pytest.raises(TypeError, match=r"must be made by Centred\(policy\)"):
+            make()
+    changed = dataclasses.replace(made, policy=umab.UMABS(rate=1.0))
+    assert changed == umab.Centred(umab.UMABS(rate=1.0))
+
+
+class Two(NamedTuple):
+    first: Any
+    second: Any
+
+    @property
+    def probabilities(self) -> Any:
+        return self.second.probabilities
+
+
+class Both(umab.Uniform):
+    def init(self, n_arms: int) -> Any:
+        return Two(umab.UMABNN().init(n_arms), umab.UMABS().init(n_arms))
+
+
+def test_a_state_in_which_it_is_not_clear_what_arms_are_drawn_from_is_refused() -> None:
+    with pytest.raises(TypeError, match="or one state in it that has"):
+        layout_of(Both())
+
+
+def test_an_update_that_was_changed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook."""
+    before = forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3)
+    monkeypatch.setattr(UMABS, "update", staticmethod(lambda state, arm, loss, probability: state))
+    assert (forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3) == 1 / 3).all()
+    monkeypatch.undo()
+    assert same_bits(forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3), before)
+
+
+def test_a_registered_centred_policy_takes_no_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    umab.register("mine", umab.Centred(umab.UMABS(rate=2.0)), "of mine")
+    assert umab.policy("mine") == umab.policy("centred(umab-s:rate=2)")
+    with pytest.raises(ValueError, match="takes no parameters"):
+        umab.policy("mine:rate=2")

@@ -23,6 +23,7 @@ from umab.losses import Losses
 from umab.report import suite_page
 
 MADE = suite(real=False)
+HALF = {each.name: each.half for each in entries()}
 
 
 def test_the_halves_have_tables_of_their_own_and_of_the_same_kinds() -> None:
@@ -55,8 +56,17 @@ def test_the_tables_are_always_the_same() -> None:
     assert [each.digest for each in again.values()] == [each.digest for each in MADE.values()]
     content = hashlib.sha256()
     for name, losses in MADE.items():
-        content.update(name.encode() + repr([f"{value:.9e}" for value in losses.table.sum(axis=0)]).encode())
-    assert content.hexdigest() == "57e9a1d3850d6f1043bd4dcfa32be3a745d326b291d04db6e853e139aec484a1"
+        content.update(
+            name.encode() + HALF[name].encode() + repr([f"{value:.9e}" for value in losses.table.sum(axis=0)]).encode()
+        )
+    assert content.hexdigest() == "0194bd1106f91df6f9136b9e39ca063568a7d9cb0b2821099b3b3ccdaeb5dadd"
+
+
+def test_tables_can_be_drawn_anew() -> None:
+    again = suite(seed=1, real=False)
+    same = {name for name in MADE if again[name].digest == MADE[name].digest}
+    assert same == {"stocks", "sales-in-order", "bad-losses", "colouring", "sorting"}
+    assert all(again[name].table.shape == MADE[name].table.shape for name in MADE)
 
 
 def test_measured_tables_say_where_they_come_from() -> None:
@@ -91,13 +101,13 @@ def test_in_the_losses_made_against_exp3_its_favourite_pays() -> None:
 def played(name: str, at_random: float, **means: float) -> Played:
     """Return a table on which policies have these mean regrets in four trials."""
     regrets = {key: np.array([-1.0, 1.0, 0.0, 0.0]) + mean for key, mean in {**means, AT_RANDOM: at_random}.items()}
-    entry = Entry(name, "validation", name, lambda real: Losses.of([[0.0]]))
+    entry = Entry(name, "validation", name, lambda real, seed: Losses.of([[0.0]]))
     return Played(entry, Losses.of([[0.0]]), regrets, Summary(at_random, 2.0, 1.0, 4))
 
 
 def standings(*tables: Played) -> Standings:
     names = tuple(dict.fromkeys(name for table in tables for name in table.regrets))
-    return Standings("validation", tables, names, 4, 0)
+    return Standings("validation", tables, names, 4, 0, 0)
 
 
 SCORES = standings(
@@ -124,8 +134,35 @@ def test_geometric_means_worst_cases_and_profiles() -> None:
     for name, table in ((RECOMMENDED, "hard"), ("ahb", "easy")):  # umab-nn is the best on easy, at 5%
         multiple, where = SCORES.worst(name)
         assert multiple.value == pytest.approx(2.0) and where == table and multiple.se > 0.0
+    np.testing.assert_allclose(SCORES.to_best("umab-nn"), [0.5, np.nan])  # of the others, ahb is the best on easy
     np.testing.assert_allclose(SCORES.profile(RECOMMENDED), [1.0, 2.0])
     np.testing.assert_allclose(SCORES.profile("umab-nn"), [1.0, math.inf])
+
+
+def test_a_competitor_that_does_not_take_all_tables_is_not_the_best_one() -> None:
+    few = standings(played("a", 100.0, **{"umab-g": 6.0, "ahb": 50.0}), played("b", 100.0, **{"ahb": 50.0}))
+    assert few.best_competitor == "ahb" and few.n_played("umab-g") == 1
+    none = standings(played("a", 1.0, **{RECOMMENDED: 1.0, "ahb": 1.0}))
+    assert none.scored == () and math.isnan(none.worst("ahb")[0].value)
+
+
+def test_the_competitors_are_those_that_were_named_beforehand() -> None:
+    rates = {f"{name}{rate}" for name in ("umab-g", "umab-g-a") for rate in ("", ":rate=4")}
+    assert set(COMPETITORS) == {*rates, "sf-mab", "sf-mab-a", "ahb", "banker-omd", "scb", "scb-ix", "umab-nn"}
+    assert (contests.FLOOR, contests.SURE, contests.MEAN_WANTED, contests.WORST_WANTED) == (0.05, 5.0, 0.75, 2.0)
+
+
+def test_the_rows_of_the_tables() -> None:
+    easy, hard = suite_page.table_rows(SCORES)
+    error = 100 * math.sqrt(2 / 3 / 4) / 100
+    assert easy[3:] == (f"-50.0 ± {error:.1f}", f"2.0 ± {error:.1f}", "umab-nn", "1.00")
+    assert hard[3:] == (f"80.0 ± {error:.1f}", f"40.0 ± {error:.1f}", "ahb", "2.00")
+    assert {line.name: line.within for line in suite_page.lines(SCORES)}[AT_RANDOM] == "0%"
+
+
+def test_a_good_mean_that_comes_from_a_few_tables_is_told() -> None:
+    tables = [played(f"t{at}", 100.0, **{RECOMMENDED: 10.0 if at < 4 else 40.0, "ahb": 40.0}) for at in range(9)]
+    assert "gains most, the mean is 1 ± 0" in suite_page.verdict(standings(*tables))
 
 
 def test_errors_are_those_of_the_trials() -> None:
@@ -165,6 +202,8 @@ def test_the_contest_runs_what_simulate_runs() -> None:
     (waits,) = validation.tables
     right = umab.simulate("umab-nn", waits.losses, n_trials=5, seed=3, expected=True).final_regret
     assert (waits.regrets["umab-nn"] == right).all()
+    sampled = umab.simulate("uniform", waits.losses, n_trials=5, seed=3)
+    assert waits.at_random == Summary.of(sampled.final_regret) and waits.at_random.se > 0.0
     assert "umab-nn" not in development.tables[0].regrets and math.isnan(development.mean("umab-nn").value)
     for name, message in (
         ("nobody", "a policy must be one of"),

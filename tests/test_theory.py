@@ -132,10 +132,10 @@ def test_what_umab_s_clips_by_hand() -> None:
     """A loss of 1 makes A_2 = 1 and p_2 = (1/(12 + μ), 1/μ), μ = √37 − 5; of the −3 that follows little is left."""
     path = follow(umab.UMABS(), [[1.0, 0.0], [0.0, -3.0]], [[0, 1]])
     drawn_with = 1 - 1 / (4 + math.sqrt(8))
-    left = drawn_with * (math.sqrt(37) - 5) / 6
+    left = 2 * drawn_with * (math.sqrt(37) - 5) / 6
     assert path.clipped[0].astype(float) == pytest.approx([1.0, -left], rel=1e-14)
-    assert path.charge[0].astype(float) == pytest.approx([0.0, 6 / 32 * (1 - drawn_with) * (3 - left)], rel=1e-14)
-    assert float(path.estimate[0, 1] * path.p[0, 1, 1] * 6) == pytest.approx(-1.0)
+    assert path.charge[0].astype(float) == pytest.approx([0.0, 6 / 8 * (1 - drawn_with) * (3 - left)], rel=1e-14)
+    assert float(path.estimate[0, 1] * path.p[0, 1, 1] * 6) == pytest.approx(-2.0)
 
 
 def test_the_tables_make_umab_s_clip() -> None:
@@ -525,7 +525,7 @@ def test_the_bound_of_umab_s() -> None:
     losses = [[1.0, -3.0]] * 100
     times, grown = 1 + math.log(100) / 3, 1 + 2 * 4 * (math.log(2) - 0.5) * 3 * 2
     explored = 4 * sum(1 / (4 + 2 * math.sqrt(t)) for t in range(2, 101))
-    clipped = 8 / 5 * 32 * (4 + 2 * 10)
+    clipped = 8 / 5 * 8 / 2 * (4 + 2 * 10)
     bare = times * (4 / 3 * math.sqrt(grown * 900) + 3 * (8 / 3 * 3 * 2 + 4 + 2 * 10)) + explored + 4 + 3 * clipped
     assert bound("umab-s", losses).repaired == pytest.approx(bare)
     middle = times * (4 / 3 * math.sqrt(grown * 99 * 16) + 4 * (8 / 3 * 3 * 2 + 4 + 2 * 10)) + explored

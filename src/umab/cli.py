@@ -128,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     suiting.add_argument("--trials", type=_from(2), default=200, metavar="N", help="trials on a table (default: 200)")
     suiting.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of the draws (default: 0)")
     _add_data_option(suiting)
+    suiting.add_argument(
+        "--data-seed", type=_from(0), default=0, metavar="N", help="draw the tables anew (default: 0, the suite itself)"
+    )
     suiting.add_argument("--threads", type=_from(1), metavar="N", help="how many threads to use (default: one a core)")
     suiting.add_argument("--out", metavar="FOLDER", help="where to write the report (default: report-suite)")
 
@@ -349,6 +352,7 @@ def run_suite(options: argparse.Namespace) -> None:
         options.policy,
         n_trials=options.trials,
         seed=options.seed,
+        data_seed=options.data_seed,
         real=_REAL[options.data],
         n_threads=options.threads,
     )

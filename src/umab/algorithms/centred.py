@@ -68,10 +68,13 @@ class Centred(Policy):
         """Return an instance of the type that is for this type of policy."""
         if not isinstance(policy, Policy):
             raise TypeError(f"what is centred must be a umab.Policy, but got {policy!r}")
-        return object.__new__(_around(type(policy)) if cls is Centred else cls)
+        kind = type(policy)
+        return object.__new__(_around(kind, kind.update, kind.selected) if cls is Centred else cls)
 
     def __post_init__(self) -> None:
         """Check the policy."""
+        if getattr(self, "_inside", None) is not type(self.policy):
+            raise TypeError("a centred policy must be made by Centred(policy), neither by a subclass nor by replacing")
         if isinstance(self.policy, Centred):
             raise ValueError(f"what is centred must not be centred already, but got {self.policy.name}")
         if self.policy.full_information or self.policy.loss_range != (-LARGEST, LARGEST):
@@ -127,9 +130,8 @@ class Centred(Policy):
 
 
 @functools.cache
-def _around(inside: type[Policy]) -> type[Centred]:
-    """Return the Centred of a type of policy."""
-    inner_update, inner_selected = inside.update, inside.selected
+def _around(inside: type[Policy], inner_update: Any, inner_selected: Any) -> type[Centred]:
+    """Return the Centred of a type of policy with these functions, which a notebook may have changed."""
 
     def update(state: State, arm: int, loss: float, probability: float) -> State:
         origin = loss if state.n_losses == 0.0 else state.origin
@@ -150,6 +152,7 @@ def _around(inside: type[Policy]) -> type[Centred]:
     own = {
         "__doc__": Centred.__doc__,
         "__module__": __name__,
+        "_inside": inside,
         "update": staticmethod(update),
         "selected": staticmethod(selected),
         "scale_free": inside.scale_free,

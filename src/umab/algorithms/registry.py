@@ -109,6 +109,8 @@ def policy(text: str) -> Policy:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"a policy must be one of {', '.join(_REGISTRY)}, but got {name!r}{hint}")
     prototype, _ = _REGISTRY[name]
+    if colon and isinstance(prototype, Centred):
+        raise ValueError(f"{name} is a centred policy and takes no parameters, but got {text!r}")
     values: dict[str, Any] = {}
     for part in rest.split(",") if colon else []:
         key, equals, value = part.partition("=")

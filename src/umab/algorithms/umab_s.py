@@ -18,8 +18,13 @@ Clipping = Literal["charged", "none"]
 _FLOOR, _ADDED, _NONE = 0.0, 1.0, 2.0
 _STABILITY, _SQUARES = 0.0, 1.0
 
-CHARGE = 1.0 / 32.0
-"""The share of what is clipped from a loss that 1/η grows by, for an arm that is never drawn."""
+LIMIT = 2.0
+"""A negative estimate is clipped where η_t |ℓ̂_{t,k}| p_{t,k} is this; from 1 on a step makes its arm the likeliest."""
+
+CHARGE = 1.0 / 8.0
+"""The share of what is clipped from a loss that 1/η grows by, for an arm that is hardly ever drawn."""
+
+_RATES = 2.0**-100, 2.0**100  # beyond them 1/η is no double
 
 
 class State(NamedTuple):
@@ -54,9 +59,9 @@ class UMABS(Policy):
     where Breg is the Bregman divergence of the log-barrier. The arm k is drawn from p'_t, in which no arm is below
     ρ_t = 1/(n² + 2√((n − 1)t)); what these lack is taken from the others, in proportion to what they have above ρ_t.
 
-    The estimate is ℓ̂_{t,k} = max(ℓ_t / p'_{t,k}, −1/(η_t p_{t,k})), and 0 for the other arms. So a large negative loss
-    may make any arm the likeliest at once, but no more than that. What is clipped from it, d_t in the units of the
-    losses, is charged, G_t = rate · n (1 − p'_{t,k}) d_t / 32, so that the rate falls until such a loss is nothing
+    The estimate is ℓ̂_{t,k} = max(ℓ_t / p'_{t,k}, −2/(η_t p_{t,k})), and 0 for the other arms. So a large negative loss
+    makes any arm the likeliest at once, but does not ruin the rate. What is clipped from it, d_t in the units of the
+    losses, is charged, G_t = rate · n (1 − p'_{t,k}) d_t / 8, so that the rate falls until such a loss is nothing
     unusual. Until the first loss that is not 0, p_t is uniform and nothing is clipped.
 
     Parameters
@@ -106,6 +111,8 @@ class UMABS(Policy):
         checks.one_of("learning", self.learning, get_args(Learning))
         checks.one_of("exploration", self.exploration, get_args(Exploration))
         checks.one_of("clipping", self.clipping, get_args(Clipping))
+        if not _RATES[0] <= checks.positive("rate", self.rate) <= _RATES[1]:
+            raise ValueError(f"rate must be from {_RATES[0]:.2g} to {_RATES[1]:.2g}, but got rate={self.rate}")
         scale = self.initial_scale
         self._set(
             rate=checks.positive("rate", self.rate),
@@ -161,8 +168,8 @@ class UMABS(Policy):
         scaled = loss * unit
         estimate = importance_weighted(scaled, probability)
         inverse = inverse_rate(state, unit, paid, square_sum)
-        if state.clipping == 1.0 and inverse > 0.0 and estimate * state.iterate[arm] < -inverse:
-            clipped = -inverse / state.iterate[arm]
+        if state.clipping == 1.0 and inverse > 0.0 and estimate * state.iterate[arm] < -LIMIT * inverse:
+            clipped = -LIMIT * inverse / state.iterate[arm]
             paid += state.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
             estimate = clipped
         paid += stability(state.iterate, arm, estimate, rate_of(inverse), state.scratch)

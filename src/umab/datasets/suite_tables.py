@@ -29,7 +29,7 @@ Rng: TypeAlias = np.random.Generator
 
 
 def suite(
-    half: Half | None = None, *, names: Iterable[str] | None = None, real: bool | None = None
+    half: Half | None = None, *, names: Iterable[str] | None = None, seed: int = 0, real: bool | None = None
 ) -> dict[str, Losses]:
     """Return the loss tables of the suite by name: those of one half, or of both.
 
@@ -39,6 +39,9 @@ def suite(
         ``"development"``, ``"validation"``, or None for both.
     names
         Only the tables of these names; the others are not made, so what they need may be missing.
+    seed
+        0 for the suite itself. With another number the tables that are drawn are drawn anew: the same kinds, other
+        losses. Those that are defined, measured or taken from a public table as a whole stay as they are.
     real
         As in `umab.datasets.load`: whether tables of stocks and sales must be, may be or may not be the public ones.
 
@@ -52,7 +55,8 @@ def suite(
     wanted = list(known if names is None else names)
     for name in wanted:
         checks.one_of("a name", name, tuple(known))
-    return {name: known[name].losses(real) for name in wanted}
+    seed = checks.whole("seed", seed, least=0)
+    return {name: known[name].losses(real, seed) for name in wanted}
 
 
 class Entry(NamedTuple):
@@ -62,7 +66,8 @@ class Entry(NamedTuple):
     half: Half
     about: str
     """What happens in it, in a few words."""
-    losses: Callable[[bool | None], Losses]
+    losses: Callable[[bool | None, int], Losses]
+    """The table, for the `real` and the `seed` of `suite`."""
 
 
 def entries(half: Half | None = None) -> list[Entry]:
@@ -75,13 +80,14 @@ def entries(half: Half | None = None) -> list[Entry]:
 def _drawn(name: str, half: Half, about: str, make: Callable[[Rng], Table]) -> Entry:
     """Return an entry whose table is drawn, from a stream of its own."""
 
-    def losses(real: bool | None) -> Losses:
-        table = make(np.random.default_rng([2026, *name.encode()]))
+    def losses(real: bool | None, seed: int) -> Losses:
+        stream = np.random.SeedSequence([2026, *name.encode()], spawn_key=(seed,) if seed else ())
+        table = make(np.random.default_rng(stream))
         return Losses.of(
             table,
             arms=[f"arm {k + 1}" for k in range(table.shape[1])],
             source=f"{about}; {name} of the suite",
-            provenance={"dataset": "suite", "stand_in": False, "parameters": {"name": name}},
+            provenance={"dataset": "suite", "stand_in": False, "parameters": {"name": name, "seed": seed}},
         )
 
     return Entry(name, half, about, losses)
@@ -90,7 +96,7 @@ def _drawn(name: str, half: Half, about: str, make: Callable[[Rng], Table]) -> E
 def _run_times(name: str, half: Half, about: str, file: str) -> Entry:
     """Return an entry whose table was measured once and comes with this package."""
 
-    def losses(real: bool | None) -> Losses:
+    def losses(real: bool | None, seed: int) -> Losses:
         folder = resources.files(__package__) / "run_times"
         lines = (folder / file).read_text(encoding="utf-8").splitlines()
         measured = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
@@ -149,44 +155,60 @@ _VAL: Half = "validation"
 
 _ENTRIES: list[Entry] = [
     # The paper's.
-    Entry("stocks", _DEV, "ten stocks, the paper's", lambda real: stocks(real=real)),
-    Entry("sales", _VAL, "departments of ten stores, the paper's", lambda real: sales(seed=3, real=real)),
+    Entry("stocks", _DEV, "ten stocks, the paper's", lambda real, seed: stocks(real=real)),
+    Entry(
+        "sales", _VAL, "departments of ten stores, the paper's", lambda real, seed: sales(seed=3 + 10 * seed, real=real)
+    ),
     Entry(
         "sales-in-order",
         _DEV,
         "departments of ten stores, one after the other",
-        lambda real: sales("figure", real=real),
-    ),
-    Entry("selection", _DEV, "ten learning rates on one stream, the paper's", lambda real: selection(seed=3)),
-    Entry(
-        "selection-passes", _VAL, "ten learning rates by passes, some diverge", lambda real: selection("figure", seed=4)
+        lambda real, seed: sales("figure", real=real),
     ),
     Entry(
-        "bad-losses", _DEV, "the arm that looks worse becomes the better one, the paper's", lambda real: bad_losses()
+        "selection",
+        _DEV,
+        "ten learning rates on one stream, the paper's",
+        lambda real, seed: selection(seed=3 + 10 * seed),
     ),
     Entry(
-        "stochastic", _DEV, "normal, two arms, means 1 and 0, the paper's", lambda real: stochastic("printed", seed=2)
+        "selection-passes",
+        _VAL,
+        "ten learning rates by passes, some diverge",
+        lambda real, seed: selection("figure", seed=4 + 10 * seed),
+    ),
+    Entry(
+        "bad-losses",
+        _DEV,
+        "the arm that looks worse becomes the better one, the paper's",
+        lambda real, seed: bad_losses(),
+    ),
+    Entry(
+        "stochastic",
+        _DEV,
+        "normal, two arms, means 1 and 0, the paper's",
+        lambda real, seed: stochastic("printed", seed=2 + 10 * seed),
     ),
     Entry(
         "stochastic-figure",
         _VAL,
         "normal, two arms, means -1 and 0, the paper's",
-        lambda real: stochastic("figure", seed=5),
+        lambda real, seed: stochastic("figure", seed=5 + 10 * seed),
     ),
     # Other stocks and stores.
-    Entry("other-stocks", _DEV, "10 other stocks", lambda real: other_stocks(10, seed=1, real=real)),
-    Entry("many-stocks", _VAL, "40 other stocks", lambda real: other_stocks(40, seed=2, real=real)),
+    Entry("other-stocks", _DEV, "10 other stocks", lambda real, seed: other_stocks(10, seed=1 + 10 * seed, real=real)),
+    Entry("many-stocks", _VAL, "40 other stocks", lambda real, seed: other_stocks(40, seed=2 + 10 * seed, real=real)),
     Entry(
         "other-stores",
         _DEV,
         "departments of stores 11 to 18",
-        lambda real: other_stores(range(11, 19), seed=1, real=real),
+        lambda real, seed: other_stores(range(11, 19), seed=1 + 10 * seed, real=real),
     ),
     Entry(
         "many-stores",
         _VAL,
         "departments of stores 19 to 45",
-        lambda real: other_stores(range(19, 46), seed=2, real=real),
+        lambda real, seed: other_stores(range(19, 46), seed=2 + 10 * seed, real=real),
     ),
     # Run times.
     _run_times("colouring", _DEV, "run times of six searches for a colouring", "colouring.csv"),

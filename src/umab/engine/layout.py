@@ -65,7 +65,8 @@ class Layout(NamedTuple):
     @property
     def distribution(self) -> str:
         """The name of the distribution from which the next arm is drawn."""
-        return min((name for name in self.vectors if name.split(".")[-1] == "probabilities"), key=len)
+        (name,) = _distributions(self.vectors)
+        return name
 
     def probabilities(self, buffer: Buffer) -> Buffer:
         """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of them."""
@@ -87,9 +88,9 @@ def layout_of(policy: Policy) -> Layout:
         else:
             states.append((name, kind))
     scalars, vectors = tuple(kinds[float]), tuple(kinds[list])
-    if not any(name.split(".")[-1] == "probabilities" for name in vectors):
+    if len(_distributions(vectors)) != 1:
         raise TypeError(
-            "a policy's state must have a umab.simplex.Vector called probabilities, but "
+            "a policy's state must have a umab.simplex.Vector called probabilities, or one state in it that has, but "
             f"{states[0][1].__qualname__} has {vectors}"
         )
     return Layout(tuple(states), scalars, vectors)
@@ -113,6 +114,12 @@ def _fields(name: str, state: Any) -> Iterator[tuple[str, type]]:
                 "a policy's state must be a NamedTuple of fields of type float or umab.simplex.Vector, with a Vector "
                 f"called probabilities, but {state_type.__qualname__} has {hints}"
             )
+
+
+def _distributions(vectors: tuple[str, ...]) -> list[str]:
+    """Return the vectors from which arms may be drawn: that of the state itself, or else those of the states in it."""
+    own = [name for name in vectors if name == "probabilities"]
+    return own or [name for name in vectors if name.endswith(".probabilities")]
 
 
 def _way(name: str, field: str) -> str:

@@ -107,6 +107,7 @@ class Standings:
     policies: tuple[str, ...]
     n_trials: int
     seed: int
+    data_seed: int
 
     @cached_property
     def scored(self) -> tuple[Played, ...]:
@@ -184,7 +185,9 @@ class Standings:
     def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the largest of these multiples, and on which table that is."""
         multiples = self._to_best(name, self.relative)
-        at = int(np.argmax(np.where(np.isnan(multiples), -np.inf, multiples)))
+        if np.isnan(multiples).all():
+            return Estimate(math.nan, math.nan), "–"
+        at = int(np.nanargmax(multiples))
         resampled = self._to_best(name, self._resampled[:, at])
         return _estimate(multiples[at], resampled), self.scored[at].entry.name
 
@@ -206,6 +209,7 @@ def contest(
     ablations: bool = True,
     n_trials: int = 200,
     seed: int = 0,
+    data_seed: int = 0,
     real: bool | None = None,
     n_threads: int | None = None,
     progress: bool | None = None,
@@ -222,8 +226,8 @@ def contest(
         Whether to run the recommended policy with each ingredient off, too.
     n_trials, seed, n_threads, progress
         As for `umab.simulate`.
-    real
-        As for `umab.datasets.suite`.
+    data_seed, real
+        The `seed` and the `real` of `umab.datasets.suite`.
     """
     more = tuple(ABLATIONS.values()) if ablations else ()
     names = tuple(dict.fromkeys((RECOMMENDED, *COMPETITORS, AT_RANDOM, *more, *policies)))
@@ -238,10 +242,14 @@ def contest(
         return [
             Standings(
                 half,
-                tuple(_play(entry, entry.losses(real), names, n_trials, seed, n_threads, bar) for entry in found),
+                tuple(
+                    _play(entry, entry.losses(real, data_seed), names, n_trials, seed, n_threads, bar)
+                    for entry in found
+                ),
                 names,
                 n_trials,
                 seed,
+                data_seed,
             )
             for half, found in chosen.items()
         ]

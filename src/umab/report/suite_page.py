@@ -95,6 +95,7 @@ def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
         "sure": f"{SURE:g}",
         "n_trials": standings[0].n_trials,
         "seed": standings[0].seed,
+        "data_seed": standings[0].data_seed,
         "versions": versions(),
     }
 
@@ -169,6 +170,7 @@ def as_json(standings: Sequence[Standings]) -> bytes:
         "version": VERSION,
         "n_trials": standings[0].n_trials,
         "seed": standings[0].seed,
+        "data_seed": standings[0].data_seed,
         "halves": {
             each.half: {
                 "best_competitor": each.best_competitor,

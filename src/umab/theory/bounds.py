@@ -21,7 +21,7 @@ from umab.algorithms.scb import SCB
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.algorithms.umab_s import CHARGE, UMABS
+from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.engine.simulate import simulate
 from umab.losses import Losses
 from umab.theory.norms import Norms, Sizes
@@ -36,7 +36,7 @@ SHARE = np.longdouble(4) / 3
 REST = np.longdouble(6) / 5
 """1 − p_{t,k} is at most this many times 1 − p'_{t,k} in UMAB-S."""
 
-CLIPPED = SHARE / CHARGE
+CLIPPED = SHARE / (LIMIT * CHARGE)
 """What UMAB-S clips from the losses it sees, each times 1 − p'_{t,k}, is at most this many times L⁻."""
 
 

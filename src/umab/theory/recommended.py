@@ -2,7 +2,7 @@
 
 y_t is the loss seen and y'_t what clipping leaves of it, d_t = y'_t − y_t, w_t = |y'_t| p_{t,k_t}/p'_{t,k_t}, and
 A_t = Σ_{s<t} (M_s + G_s) = cn/η_t. A round is a jump if y_t < 0 and η_t w_t > ½. So is every round in which a loss is
-clipped, as η_t w_t is 1 there. L⁻ is the size of the most negative loss seen. Of a centred policy all losses are
+clipped, as η_t w_t is 2 there. L⁻ is the size of the most negative loss seen. Of a centred policy all losses are
 centred.
 """
 
@@ -149,7 +149,7 @@ OF_UMAB_S = tuple(
         ("S7, growth", "A²_{t+1} ≤ A²_t + (1 + 2κcn)w²_t, but for jumps", _growth),
         ("S8, jumps", "Σ(M_t + G_t) over the jumps ≤ ((8/3)cn + 1/ρ_T)L⁻", _all_jumps),
         ("S9, total", "A_{T+1} ≤ √((1 + 2κcn)Σw²_t but for jumps) + ((8/3)cn + 1/ρ_T)L⁻", _total),
-        ("S10, clipping", "Σ(1 − p'_{t,k_t})d_t ≤ (4/(3g))L⁻, where g = 1/32", _clipping),
+        ("S10, clipping", "Σ(1 − p'_{t,k_t})d_t ≤ (4/(3gK))L⁻, where g = 1/8 and K = 2", _clipping),
     )
 )
 """The statements about UMAB-S, bare or centred, that hold along every sequence of arms."""

@@ -17,7 +17,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.algorithms.umab_s import CHARGE, UMABS
+from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 
 Precise = npt.NDArray[Any]
 """An array of long doubles, or of what is compared with them."""
@@ -219,11 +219,11 @@ def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Tra
 
 
 def clipped_at(p: Precise, drawn_from: Precise, inverse_rate: Precise) -> Precise:
-    """Return θ_{t,k} = p'_{t,k}/(p_{t,k} η_t), the size at which UMAB-S clips a negative loss.
+    """Return θ_{t,k} = 2p'_{t,k}/(p_{t,k} η_t), the size at which UMAB-S clips a negative loss.
 
     It is infinite as long as there is no learning rate.
     """
-    return np.where(inverse_rate > 0, drawn_from / p * inverse_rate, np.longdouble(np.inf))
+    return np.where(inverse_rate > 0, LIMIT * drawn_from / p * inverse_rate, np.longdouble(np.inf))
 
 
 def _raised(p: Precise, floor: Precise) -> Precise:
