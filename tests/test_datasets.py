@@ -383,7 +383,8 @@ def zipped(*contents: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("folder/"), b"")
         for k, content in enumerate(contents):
-            archive.writestr(f"folder/table{k}.csv", content, zipfile.ZIP_DEFLATED)
+            # A ZipInfo has a date of its own: that of now would make two archives of one content differ.
+            archive.writestr(zipfile.ZipInfo(f"folder/table{k}.csv"), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
