@@ -68,47 +68,64 @@ def umab_g_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
             loss_sums[arm] += estimate
             eta = rate * math.sqrt(n / (n * (clip * unit) * (clip * unit) + square_sum))
 
-            lowest = loss_sums[0]
+            leader = 0
             for k in range(1, n_arms):
-                lowest = min(lowest, loss_sums[k])
+                if loss_sums[k] < loss_sums[leader]:
+                    leader = k
+            lowest = loss_sums[leader]
+            guess = 1.0 / max(p[leader], FLOOR)
             x_sum = 0.0
             for k in range(n_arms):
                 x = eta * (loss_sums[k] - lowest)
                 p[k] = x
                 x_sum += x
-            shift = max(1.0, n - x_sum / n)
+            shift = max(1.0, n - x_sum / n, min(guess, n))
             for _ in range(100):
-                sums, error, squares = 0.0, 0.0, 0.0
+                sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):
                     stop = min(start + 64, n_arms)
                     quads = start + (stop - start) // 4 * 4
                     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
                     b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                    c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
                     for k in range(start, quads, 4):
                         p0 = 1.0 / (p[k] + shift)
                         p1 = 1.0 / (p[k + 1] + shift)
                         p2 = 1.0 / (p[k + 2] + shift)
                         p3 = 1.0 / (p[k + 3] + shift)
+                        s0 = p0 * p0
+                        s1 = p1 * p1
+                        s2 = p2 * p2
+                        s3 = p3 * p3
                         a0 += p0
                         a1 += p1
                         a2 += p2
                         a3 += p3
-                        b0 += p0 * p0
-                        b1 += p1 * p1
-                        b2 += p2 * p2
-                        b3 += p3 * p3
+                        b0 += s0
+                        b1 += s1
+                        b2 += s2
+                        b3 += s3
+                        c0 += s0 * p0
+                        c1 += s1 * p1
+                        c2 += s2 * p2
+                        c3 += s3 * p3
                     for k in range(quads, stop):
                         p0 = 1.0 / (p[k] + shift)
+                        s0 = p0 * p0
                         a0 += p0
-                        b0 += p0 * p0
+                        b0 += s0
+                        c0 += s0 * p0
                     corrected = ((a0 + a1) + (a2 + a3)) - error
                     raised_sum = sums + corrected
                     error = (raised_sum - sums) - corrected
                     sums = raised_sum
                     squares += (b0 + b1) + (b2 + b3)
+                    cubes += (c0 + c1) + (c2 + c3)
                 step = sums * (sums - 1.0) / squares
-                shift += step
-                if step <= 1e-8 * shift:
+                if abs(step) < 0.25 * shift:
+                    step += (cubes / squares - squares / sums) * step * step
+                shift = max(1.0, shift + step)
+                if abs(step) <= 1e-5 * shift:
                     break
             for k in range(n_arms):
                 p[k] = max(1.0 / (p[k] + shift), FLOOR)
@@ -187,39 +204,53 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
                 for k in range(n_arms):
                     q[k] -= lowest
                     x_sum += q[k]
-                shift = max(1.0, n - x_sum / n)
+                shift = max(1.0, n - x_sum / n, min(lowest, n))
                 for _ in range(100):
-                    sums, error, squares = 0.0, 0.0, 0.0
+                    sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                     for start in range(0, n_arms, 64):
                         stop = min(start + 64, n_arms)
                         quads = start + (stop - start) // 4 * 4
                         a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
                         b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                        c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
                         for k in range(start, quads, 4):
                             p0 = 1.0 / (q[k] + shift)
                             p1 = 1.0 / (q[k + 1] + shift)
                             p2 = 1.0 / (q[k + 2] + shift)
                             p3 = 1.0 / (q[k + 3] + shift)
+                            s0 = p0 * p0
+                            s1 = p1 * p1
+                            s2 = p2 * p2
+                            s3 = p3 * p3
                             a0 += p0
                             a1 += p1
                             a2 += p2
                             a3 += p3
-                            b0 += p0 * p0
-                            b1 += p1 * p1
-                            b2 += p2 * p2
-                            b3 += p3 * p3
+                            b0 += s0
+                            b1 += s1
+                            b2 += s2
+                            b3 += s3
+                            c0 += s0 * p0
+                            c1 += s1 * p1
+                            c2 += s2 * p2
+                            c3 += s3 * p3
                         for k in range(quads, stop):
                             p0 = 1.0 / (q[k] + shift)
+                            s0 = p0 * p0
                             a0 += p0
-                            b0 += p0 * p0
+                            b0 += s0
+                            c0 += s0 * p0
                         corrected = ((a0 + a1) + (a2 + a3)) - error
                         raised_sum = sums + corrected
                         error = (raised_sum - sums) - corrected
                         sums = raised_sum
                         squares += (b0 + b1) + (b2 + b3)
+                        cubes += (c0 + c1) + (c2 + c3)
                     step = sums * (sums - 1.0) / squares
-                    shift += step
-                    if step <= 1e-8 * shift:
+                    if abs(step) < 0.25 * shift:
+                        step += (cubes / squares - squares / sums) * step * step
+                    shift = max(1.0, shift + step)
+                    if abs(step) <= 1e-5 * shift:
                         break
                 gap = 0.0
                 for k in range(n_arms):
@@ -237,47 +268,64 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
 
             gamma = n / (2.0 * n + exploration_cost / unit)
             rate = min(n / (unit + stability_sum), LARGEST)
-            lowest = loss_sums[0]
+            leader = 0
             for k in range(1, n_arms):
-                lowest = min(lowest, loss_sums[k])
+                if loss_sums[k] < loss_sums[leader]:
+                    leader = k
+            lowest = loss_sums[leader]
+            guess = 1.0 / max(p[leader], FLOOR)
             x_sum = 0.0
             for k in range(n_arms):
                 x = rate * (loss_sums[k] - lowest)
                 p[k] = x
                 x_sum += x
-            shift = max(1.0, n - x_sum / n)
+            shift = max(1.0, n - x_sum / n, min(guess, n))
             for _ in range(100):
-                sums, error, squares = 0.0, 0.0, 0.0
+                sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):
                     stop = min(start + 64, n_arms)
                     quads = start + (stop - start) // 4 * 4
                     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
                     b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                    c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
                     for k in range(start, quads, 4):
                         p0 = 1.0 / (p[k] + shift)
                         p1 = 1.0 / (p[k + 1] + shift)
                         p2 = 1.0 / (p[k + 2] + shift)
                         p3 = 1.0 / (p[k + 3] + shift)
+                        s0 = p0 * p0
+                        s1 = p1 * p1
+                        s2 = p2 * p2
+                        s3 = p3 * p3
                         a0 += p0
                         a1 += p1
                         a2 += p2
                         a3 += p3
-                        b0 += p0 * p0
-                        b1 += p1 * p1
-                        b2 += p2 * p2
-                        b3 += p3 * p3
+                        b0 += s0
+                        b1 += s1
+                        b2 += s2
+                        b3 += s3
+                        c0 += s0 * p0
+                        c1 += s1 * p1
+                        c2 += s2 * p2
+                        c3 += s3 * p3
                     for k in range(quads, stop):
                         p0 = 1.0 / (p[k] + shift)
+                        s0 = p0 * p0
                         a0 += p0
-                        b0 += p0 * p0
+                        b0 += s0
+                        c0 += s0 * p0
                     corrected = ((a0 + a1) + (a2 + a3)) - error
                     raised_sum = sums + corrected
                     error = (raised_sum - sums) - corrected
                     sums = raised_sum
                     squares += (b0 + b1) + (b2 + b3)
+                    cubes += (c0 + c1) + (c2 + c3)
                 step = sums * (sums - 1.0) / squares
-                shift += step
-                if step <= 1e-8 * shift:
+                if abs(step) < 0.25 * shift:
+                    step += (cubes / squares - squares / sums) * step * step
+                shift = max(1.0, shift + step)
+                if abs(step) <= 1e-5 * shift:
                     break
             for k in range(n_arms):
                 p[k] = max(1.0 / (p[k] + shift), FLOOR)
@@ -414,47 +462,64 @@ def banker_omd(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, 
             sigma = max(math.sqrt(share / n_log_horizon), 2.0 * bound)
 
             rate = min(1.0 / sigma, LARGEST)
-            lowest = loss_sums[0]
+            leader = 0
             for k in range(1, n_arms):
-                lowest = min(lowest, loss_sums[k])
+                if loss_sums[k] < loss_sums[leader]:
+                    leader = k
+            lowest = loss_sums[leader]
+            guess = 1.0 / max(p[leader], FLOOR)
             x_sum = 0.0
             for k in range(n_arms):
                 x = rate * (loss_sums[k] - lowest)
                 p[k] = x
                 x_sum += x
-            shift = max(1.0, n - x_sum / n)
+            shift = max(1.0, n - x_sum / n, min(guess, n))
             for _ in range(100):
-                sums, error, squares = 0.0, 0.0, 0.0
+                sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):
                     stop = min(start + 64, n_arms)
                     quads = start + (stop - start) // 4 * 4
                     a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
                     b0, b1, b2, b3 = 0.0, 0.0, 0.0, 0.0
+                    c0, c1, c2, c3 = 0.0, 0.0, 0.0, 0.0
                     for k in range(start, quads, 4):
                         p0 = 1.0 / (p[k] + shift)
                         p1 = 1.0 / (p[k + 1] + shift)
                         p2 = 1.0 / (p[k + 2] + shift)
                         p3 = 1.0 / (p[k + 3] + shift)
+                        s0 = p0 * p0
+                        s1 = p1 * p1
+                        s2 = p2 * p2
+                        s3 = p3 * p3
                         a0 += p0
                         a1 += p1
                         a2 += p2
                         a3 += p3
-                        b0 += p0 * p0
-                        b1 += p1 * p1
-                        b2 += p2 * p2
-                        b3 += p3 * p3
+                        b0 += s0
+                        b1 += s1
+                        b2 += s2
+                        b3 += s3
+                        c0 += s0 * p0
+                        c1 += s1 * p1
+                        c2 += s2 * p2
+                        c3 += s3 * p3
                     for k in range(quads, stop):
                         p0 = 1.0 / (p[k] + shift)
+                        s0 = p0 * p0
                         a0 += p0
-                        b0 += p0 * p0
+                        b0 += s0
+                        c0 += s0 * p0
                     corrected = ((a0 + a1) + (a2 + a3)) - error
                     raised_sum = sums + corrected
                     error = (raised_sum - sums) - corrected
                     sums = raised_sum
                     squares += (b0 + b1) + (b2 + b3)
+                    cubes += (c0 + c1) + (c2 + c3)
                 step = sums * (sums - 1.0) / squares
-                shift += step
-                if step <= 1e-8 * shift:
+                if abs(step) < 0.25 * shift:
+                    step += (cubes / squares - squares / sums) * step * step
+                shift = max(1.0, shift + step)
+                if abs(step) <= 1e-5 * shift:
                     break
             for k in range(n_arms):
                 p[k] = max(1.0 / (p[k] + shift), FLOOR)

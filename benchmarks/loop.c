@@ -9,46 +9,55 @@ static const double FLOOR = 0x1p-1000, SMALLEST_PROPENSITY = 0x1p-900;
 static double larger(double a, double b) { return b > a ? b : a; }
 static double smaller(double a, double b) { return b < a ? b : a; }
 
-static void reciprocal_sums(const double *x, int64_t n_arms, double shift, double *total, double *squares) {
-    double sum = 0, error = 0, square_sum = 0;
+static void reciprocal_sums(const double *x, int64_t n_arms, double shift, double *total, double *squares,
+                            double *cubes) {
+    double sum = 0, error = 0, square_sum = 0, cube_sum = 0;
     for (int64_t start = 0; start < n_arms; start += 64) {
         int64_t stop = start + 64 < n_arms ? start + 64 : n_arms;
         int64_t quads = start + (stop - start) / 4 * 4;
-        double a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0;
+        double a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0, c0 = 0, c1 = 0, c2 = 0, c3 = 0;
         for (int64_t k = start; k < quads; k += 4) {
             double p0 = 1 / (x[k] + shift), p1 = 1 / (x[k + 1] + shift);
             double p2 = 1 / (x[k + 2] + shift), p3 = 1 / (x[k + 3] + shift);
+            double s0 = p0 * p0, s1 = p1 * p1, s2 = p2 * p2, s3 = p3 * p3;
             a0 += p0, a1 += p1, a2 += p2, a3 += p3;
-            b0 += p0 * p0, b1 += p1 * p1, b2 += p2 * p2, b3 += p3 * p3;
+            b0 += s0, b1 += s1, b2 += s2, b3 += s3;
+            c0 += s0 * p0, c1 += s1 * p1, c2 += s2 * p2, c3 += s3 * p3;
         }
         for (int64_t k = quads; k < stop; k++) {
-            double p0 = 1 / (x[k] + shift);
-            a0 += p0, b0 += p0 * p0;
+            double p0 = 1 / (x[k] + shift), s0 = p0 * p0;
+            a0 += p0, b0 += s0, c0 += s0 * p0;
         }
         double corrected = ((a0 + a1) + (a2 + a3)) - error, raised = sum + corrected;
         error = (raised - sum) - corrected;
         sum = raised;
         square_sum += (b0 + b1) + (b2 + b3);
+        cube_sum += (c0 + c1) + (c2 + c3);
     }
     *total = sum;
     *squares = square_sum;
+    *cubes = cube_sum;
 }
 
 static void log_barrier(const double *loss_sums, int64_t n_arms, double rate, double *p) {
-    double n = (double)n_arms, lowest = loss_sums[0], x_sum = 0;
-    for (int64_t k = 1; k < n_arms; k++) lowest = smaller(lowest, loss_sums[k]);
+    double n = (double)n_arms, x_sum = 0;
+    int64_t leader = 0;
+    for (int64_t k = 1; k < n_arms; k++)
+        if (loss_sums[k] < loss_sums[leader]) leader = k;
+    double lowest = loss_sums[leader], guess = 1 / larger(p[leader], FLOOR);
     for (int64_t k = 0; k < n_arms; k++) {
         double x = rate * (loss_sums[k] - lowest);
         p[k] = x;
         x_sum += x;
     }
-    double shift = larger(1, n - x_sum / n);
+    double shift = larger(larger(1, n - x_sum / n), smaller(guess, n));
     for (int i = 0; i < 100; i++) {
-        double total, squares;
-        reciprocal_sums(p, n_arms, shift, &total, &squares);
+        double total, squares, cubes;
+        reciprocal_sums(p, n_arms, shift, &total, &squares, &cubes);
         double step = total * (total - 1) / squares;
-        shift += step;
-        if (step <= 1e-8 * shift) break;
+        if (fabs(step) < 0.25 * shift) step += (cubes / squares - squares / total) * step * step;
+        shift = larger(1, shift + step);
+        if (fabs(step) <= 1e-5 * shift) break;
     }
     for (int64_t k = 0; k < n_arms; k++) p[k] = larger(1 / (p[k] + shift), FLOOR);
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -12,18 +14,40 @@ from hypothesis import strategies as st
 
 import reference
 from umab import simplex
+from umab.algorithms import sf_mab
+from umab.engine.interpreted import play
 from umab.numerics import FLOOR
 from umab.testing import Array
 
 
 def worst_error(loss_sums: list[float], rate: float) -> float:
-    """Return the largest relative error of a probability."""
-    p = [0.0] * len(loss_sums)
-    simplex.log_barrier(loss_sums, rate, p)
+    """Return the largest relative error of a probability, from wherever the search starts."""
     with mpmath.workdps(60):
         exact = reference.log_barrier([mpmath.mpf(loss) for loss in loss_sums], mpmath.mpf(rate))
-        floored = (max(each, mpmath.mpf(FLOOR)) for each in exact)
-        return max(float(abs(mine / right - 1)) for mine, right in zip(p, floored, strict=True))
+        floored = [max(each, mpmath.mpf(FLOOR)) for each in exact]
+        return max(
+            float(abs(mine / right - 1))
+            for p in starts(loss_sums, rate)
+            for mine, right in zip(p, floored, strict=True)
+        )
+
+
+def starts(loss_sums: list[float], rate: float) -> Iterator[list[float]]:
+    """Yield solutions that were looked for from different places: none, equal, certain, the solution, and near it."""
+    n_arms = len(loss_sums)
+    if n_arms > 10_000:  # takes its time
+        p = [0.0] * n_arms
+        simplex.log_barrier(loss_sums, rate, p)
+        yield p
+        return
+    for start in (0.0, 1.0 / n_arms, 1.0):
+        p = [start] * n_arms
+        simplex.log_barrier(loss_sums, rate, p)
+        yield p
+        for factor in (1.0, 0.7, 1.01):
+            again = [factor * each for each in p]
+            simplex.log_barrier(loss_sums, rate, again)
+            yield again
 
 
 def hard_case(n_arms: int) -> list[float]:
@@ -73,6 +97,33 @@ def test_log_barrier_survives_differences_beyond_the_doubles() -> None:
     assert p == [1.0, FLOOR]
 
 
+@pytest.mark.parametrize("n_arms", [2, 10, 100])
+@pytest.mark.parametrize("name", ["umab-g-a", "umab-g-a:rate=4", "centred(umab-s)", "scb"])
+def test_two_passes_over_the_arms_find_the_next_distribution(
+    name: str, n_arms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On average over rounds some of which have a loss a hundred times as large as usual."""
+    counts = {"solved": 0, "passes": 0}
+    power_shift, reciprocal_sums = simplex.power_shift, simplex.reciprocal_sums
+
+    def counted(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            counts[what] += 1
+            return function(*arguments)
+
+        return call
+
+    for module in (simplex, sf_mab):
+        monkeypatch.setattr(module, "power_shift", counted("solved", power_shift))
+    monkeypatch.setattr(simplex, "reciprocal_sums", counted("passes", reciprocal_sums))
+    random = np.random.default_rng(n_arms)
+    losses = random.normal(np.linspace(0.0, 1.0, n_arms), size=(300, n_arms))
+    losses *= 1.0 + 100.0 * (random.random((300, 1)) < 0.01)
+    for _ in play(name, losses):
+        pass
+    assert counts["solved"] > 290 and counts["passes"] <= 2.4 * counts["solved"]
+
+
 @pytest.mark.parametrize(
     ("p", "rate", "raised"),
     [
@@ -106,12 +157,12 @@ def test_draw_gives_a_gap_left_by_rounding_to_the_likeliest_arm() -> None:
 @pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e3, 1e150])
 def test_tsallis_is_accurate(n_arms: int, size: float) -> None:
     loss_sums = (np.random.default_rng(n_arms).normal(size=n_arms) * size).tolist()
-    p = [0.0] * n_arms
-    simplex.tsallis(loss_sums, 0.7, p)
     with mpmath.workdps(50):
         exact = reference.tsallis([mpmath.mpf(loss) for loss in loss_sums], mpmath.mpf(0.7))
         floored = [max(each, mpmath.mpf(FLOOR)) for each in exact]
-        assert max(float(abs(mine / right - 1)) for mine, right in zip(p, floored, strict=True)) < 1e-12
+        for p in ([0.0] * n_arms, [1.0] * n_arms, [1.1 * float(each) for each in floored]):
+            simplex.tsallis(loss_sums, 0.7, p)
+            assert max(float(abs(mine / right - 1)) for mine, right in zip(p, floored, strict=True)) < 1e-12
 
 
 @pytest.mark.parametrize("n_arms", [1, 2, 70, 100_000])
