@@ -49,10 +49,10 @@ def smallest(values: Vector) -> float:
 
 def where_smallest(values: Vector) -> int:
     """Return where the smallest of the values is, the first of them if there are several."""
-    at = 0
+    at, lowest = 0, values[0]
     for k in range(1, len(values)):
-        if values[k] < values[at]:
-            at = k
+        if values[k] < lowest:
+            at, lowest = k, values[k]
     return at
 
 
