@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import umab
 from benchmarks import inlined
+from benchmarks.simple import SimpleUMABG
 from umab.algorithms.base import Policy
 from umab.engine.compiled import simulation_kernel
 from umab.engine.layout import layout_of
@@ -60,7 +61,7 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
             if array.tobytes() != reference.tobytes():
                 raise AssertionError(f"{kind} and generic must agree bit for bit, but {name} differs at {n_arms=}")
     if name == "umab-g-a":
-        made["simple"] = _inlined(inlined.umab_g_a_simple, losses, costs, best, uniforms)
+        made["simple"] = generic(SimpleUMABG(), losses, costs, best, uniforms)
         made["simple"].run()
         # A rounding error decides a draw once in a great many rounds; then the rest of the trial differs.
         if (made["simple"].arms == made["generic"].arms).mean() < 0.99:

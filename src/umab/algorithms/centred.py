@@ -69,12 +69,14 @@ class Centred(Policy):
         if not isinstance(policy, Policy):
             raise TypeError(f"what is centred must be a umab.Policy, but got {policy!r}")
         kind = type(policy)
-        return object.__new__(_around(kind, kind.update, kind.selected) if cls is Centred else cls)
+        if cls is Centred:
+            cls = _around(kind, kind.update, kind.selected)
+        elif getattr(cls, "_inside", None) is not kind:
+            raise TypeError("a centred policy must be made by Centred(policy), neither by a subclass nor by replacing")
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Check the policy."""
-        if getattr(self, "_inside", None) is not type(self.policy):
-            raise TypeError("a centred policy must be made by Centred(policy), neither by a subclass nor by replacing")
         if isinstance(self.policy, Centred):
             raise ValueError(f"what is centred must not be centred already, but got {self.policy.name}")
         if self.policy.full_information or self.policy.loss_range != (-LARGEST, LARGEST):
@@ -125,8 +127,8 @@ class Centred(Policy):
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:
-        """Never called: `_around` has the update for each type of policy."""
-        raise NotImplementedError
+        """Refuse: each type of policy has an update of its own, which `_around` makes."""
+        raise TypeError("what a centred policy does depends on the policy inside; make one with Centred(policy)")
 
 
 @functools.cache

@@ -25,8 +25,26 @@ from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
 
+_CENTRED = "centred("
+
+
+def recommended() -> Policy:
+    """Return the policy to take when nothing is known: no range, no horizon, no sign, nothing to tune.
+
+    It is `Centred` around `UMABS`. Neither the units of the losses nor a number added to all of them make a difference
+    to it. docs/recommended.md has its regret bound, with proof, and what it was measured against.
+
+    Examples
+    --------
+    >>> import umab
+    >>> umab.recommended().name
+    'centred(umab-s)'
+    """
+    return Centred(UMABS())
+
+
 _REGISTRY: dict[str, tuple[Policy, str]] = {
-    "centred(umab-s)": (Centred(UMABS()), "losses of any size, sign and offset; the recommended one: nothing to tune"),
+    "centred(umab-s)": (recommended(), "losses of any size, sign and offset; the recommended one: nothing to tune"),
     "umab-s": (UMABS(), "losses of any size and sign; strictly scale-free, learns as fast as it can pay for"),
     "umab-nn": (UMABNN(), "losses of any size that are never negative; strictly scale-free"),
     "umab-g": (UMABG(exploration="fixed"), "losses of any size and sign; exploration fixed by the horizon"),
@@ -48,24 +66,6 @@ _REGISTRY: dict[str, tuple[Policy, str]] = {
     "solo-ftrl": (SOLOFTRL(), "sees the losses of all arms; scale-free"),
     "uniform": (Uniform(), "every arm with the same probability; learns nothing"),
 }
-
-
-_CENTRED = "centred("
-
-
-def recommended() -> Policy:
-    """Return the policy to take when nothing is known: no range, no horizon, no sign, nothing to tune.
-
-    It is `Centred` around `UMABS`. Neither the units of the losses nor a number added to all of them make a difference
-    to it. docs/recommended.md has its regret bound, with proof, and what it was measured against.
-
-    Examples
-    --------
-    >>> import umab
-    >>> umab.recommended().name
-    'centred(umab-s)'
-    """
-    return Centred(UMABS())
 
 
 def policies() -> dict[str, str]:

@@ -286,6 +286,11 @@ def check_range(policy: Policy, losses: Losses) -> None:
             raise ValueError(refusal)
 
 
+def takes(policy: Policy, losses: Losses) -> bool:
+    """Whether the policy takes all losses of a table."""
+    return not any(policy.refusal(float(end), "") for end in (losses.table.min(), losses.table.max()))
+
+
 def _n_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

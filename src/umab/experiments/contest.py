@@ -21,7 +21,7 @@ from umab import checks
 from umab.algorithms.registry import policy as policy_of
 from umab.algorithms.registry import recommended
 from umab.datasets.suite_tables import Entry, Half, entries
-from umab.engine.simulate import simulate
+from umab.engine.simulate import simulate, takes
 from umab.experiments.runner import Summary
 from umab.losses import Losses
 from umab.progress import Progress
@@ -258,8 +258,7 @@ def contest(
 def _play(
     entry: Entry, losses: Losses, names: Sequence[str], n_trials: int, seed: int, n_threads: int | None, bar: Progress
 ) -> Played:
-    ends = float(losses.table.min()), float(losses.table.max())
-    taken = [name for name in names if not any(policy_of(name).refusal(end, "") for end in ends)]
+    taken = [name for name in names if takes(policy_of(name), losses)]
 
     def final(policies: list[str], expected: bool) -> list[Array]:
         results = simulate(

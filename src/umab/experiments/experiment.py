@@ -30,6 +30,7 @@ from typing import Any, Literal
 from umab import checks, datasets
 from umab.algorithms.registry import policies as registered
 from umab.algorithms.registry import policy as policy_of
+from umab.engine.simulate import takes
 from umab.experiments.claims import Claim
 from umab.losses import Losses
 
@@ -235,11 +236,10 @@ def _policies(texts: Any, parameters: Any) -> dict[str, str]:
 
 def _taking(losses: Losses) -> list[str]:
     """Return the names of the policies that take these losses without having been told a range."""
-    ends = float(losses.table.min()), float(losses.table.max())
     return [
         name
         for name, policy in ((name, policy_of(name)) for name in registered())
-        if not policy.for_study and not policy.needs_range and not any(policy.refusal(end, "") for end in ends)
+        if not policy.for_study and not policy.needs_range and takes(policy, losses)
     ]
 
 

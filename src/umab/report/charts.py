@@ -67,8 +67,7 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
     # By expression: the format of an axis has one prefix for all its labels, 0k among them.
     label = f"format(datum.value, '{'~s' if 1e3 <= largest < 1e12 else '~g'}')"
-    colour = {"domain": names, "range": [style.colour for style in styles]}
-    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    colour, dash = _scales(names, styles)
     legend = {
         "title": None,
         "symbolType": "stroke",
@@ -151,8 +150,7 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
             ]
     x = {"field": "value", "type": "quantitative", "scale": {"type": "log", "nice": False}, "title": found[0].over}
     y = {"type": "quantitative", "scale": {"type": "log"}, "title": "regret"}
-    scale = {"domain": names, "range": [style.colour for style in styles]}
-    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    scale, dash = _scales(names, styles)
     legend = {"title": f"exponent, {LEVEL:.0%} interval", "labelLimit": 320}
     colour = {"field": "policy", "type": "nominal", "scale": scale, "legend": legend}
     return {
@@ -193,8 +191,7 @@ def profile_chart(standings: Standings) -> dict[str, Any]:
         factors = standings.profile(name)
         steps = [(1.0, 0.0), *((float(f), (at + 1) / len(factors)) for at, f in enumerate(factors) if f <= farthest)]
         values += [{"policy": name, "factor": f, "share": share} for f, share in (*steps, (farthest, steps[-1][1]))]
-    colour = {"domain": names, "range": [style.colour for style in styles]}
-    dash = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    colour, dash = _scales(names, styles)
     legend = {"title": None, "symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2, "labelLimit": 260}
     return {
         "config": _CONFIG,
@@ -296,6 +293,12 @@ def _styles(names: list[str]) -> list[_Style]:
         own = _STYLES.get(name)
         chosen.append(own if own and own not in chosen else next(free))
     return chosen
+
+
+def _scales(names: list[str], styles: list[_Style]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return which colour and which dash belongs to which name, as a chart takes them."""
+    colours = {"domain": names, "range": [style.colour for style in styles]}
+    return colours, {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
 
 
 _CONFIG: dict[str, Any] = {

@@ -94,11 +94,12 @@ def replaced(folder: Path) -> Iterator[Path]:
                 (new / name).rename(folder / name)
 
 
-def draw(chart: dict[str, Any], path: Path) -> None:
-    """Write a chart to `path`.png and `path`.pdf."""
-    drawing = vl_convert.vegalite_to_svg(chart)
+def draw(chart: dict[str, Any], path: Path) -> str:
+    """Write a chart to `path`.png and `path`.pdf; return it as SVG."""
+    drawing: str = vl_convert.vegalite_to_svg(chart)
     write_atomically(path.with_name(f"{path.name}.png"), vl_convert.svg_to_png(drawing, ppi=_DOTS_AN_INCH))
     write_atomically(path.with_name(f"{path.name}.pdf"), vl_convert.svg_to_pdf(drawing))
+    return drawing
 
 
 def prepare(folder: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import vl_convert
 
 from umab.engine.simulate import versions
 from umab.experiments.contest import (
@@ -56,10 +55,10 @@ def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
     with replaced(folder) as new, Progress(len(standings) + 2, "writing the report") as bar:
         write_atomically(new / "results.json", as_json(standings))
         bar.advance(1)
-        for each in standings:
-            chart = profile_chart(each)
-            draw(chart, new / "figures" / each.half)
-            write_atomically(new / "figures" / f"{each.half}.svg", vl_convert.vegalite_to_svg(chart).encode())
+        charts = {each.half: profile_chart(each) for each in standings}
+        for half, chart in charts.items():
+            drawing = draw(chart, new / "figures" / half)
+            write_atomically(new / "figures" / f"{half}.svg", drawing.encode())
             bar.advance(1)
         content = _content(standings, command)
         page = (
@@ -69,7 +68,7 @@ def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
                 **content,
                 style=text_of("page.css"),
                 script=vega() + text_of("page.js"),
-                charts=in_script({str(at): _wide(profile_chart(each)) for at, each in enumerate(standings)}),
+                charts=in_script({half: _wide(chart) for half, chart in charts.items()}),
             )
         )
         write_atomically(new / "index.html", page.encode())
@@ -178,7 +177,7 @@ def as_json(standings: Sequence[Standings]) -> bytes:
                     name: {
                         "geometric_mean": each.mean(name)._asdict(),
                         "to_best_competitor": each.ratio(name)._asdict(),
-                        "worst_multiple": {**each.worst(name)[0]._asdict(), "table": each.worst(name)[1]},
+                        "worst_multiple": _worst(each, name),
                         "n_played": each.n_played(name),
                     }
                     for name in each.policies
@@ -203,6 +202,11 @@ def _table(table: Played) -> dict[str, Any]:
         "sha256": table.losses.digest,
         "regrets": {name: Summary.of(regrets)._asdict() for name, regrets in table.regrets.items()},
     }
+
+
+def _worst(standings: Standings, name: str) -> dict[str, Any]:
+    multiple, table = standings.worst(name)
+    return {**multiple._asdict(), "table": table}
 
 
 def _line(standings: Standings, name: str) -> Line:

@@ -22,7 +22,7 @@ from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
-from umab.engine.simulate import simulate
+from umab.engine.simulate import simulate, takes
 from umab.losses import Losses
 from umab.theory.norms import Norms, Sizes
 from umab.theory.trajectory import core_of, least_probability, refusal
@@ -261,8 +261,7 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
         Of the measurement.
     """
     table = Losses.of(losses)
-    ends = float(table.table.min()), float(table.table.max())
-    names = [name for name in TABLE_1 if not any(as_policy(name).refusal(end, "") for end in ends)]
+    names = [name for name in TABLE_1 if takes(as_policy(name), table)]
     results = simulate(names, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
     return [
         Promised(bound(name, table), float(result.mean[-1]), float(result.se[-1]))
