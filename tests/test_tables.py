@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import umab
@@ -619,6 +619,7 @@ def check_bits(path: Path, names: Sequence[str], table: npt.NDArray[np.float64])
 
 
 @settings(max_examples=60, deadline=None)
+@example(content=(["n;\n;", "n;"], [[0.0, 0.0]]), seed=0)
 @given(content=TABLES, seed=st.integers(0, 99))
 def test_every_table_comes_back_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, content: tuple[list[str], list[list[float]]], seed: int

@@ -186,12 +186,13 @@ def _read_text(path: Path, ending: str) -> Sheet:
     import polars
 
     content = _content(path)
-    head = content.partition(b"\n")[0].decode()
-    if not head.strip():
+    if not content.partition(b"\n")[0].strip():
         raise ValueError(
             f"the first line of a file of losses must name the arms, but that of {str(path)!r} is blank; delete it"
         )
-    unquoted = re.sub('"[^"]*"', "", head)
+    # A name in quotes may hold delimiters, and newlines too.
+    head = re.match(rb'("[^"]*"|[^"\n])*', content)
+    unquoted = re.sub('"[^"]*"', "", head[0].decode() if head else "")
     delimiter = "\t" if ending.startswith(".tsv") else next((each for each in DELIMITERS if each in unquoted), ",")
     _, cells = next(_records(path, content, delimiter))
     names = tuple(name.strip() for name in cells)
