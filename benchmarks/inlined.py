@@ -74,12 +74,9 @@ def umab_g_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
                     leader = k
             lowest = loss_sums[leader]
             guess = 1.0 / max(p[leader], FLOOR)
-            x_sum = 0.0
             for k in range(n_arms):
-                x = eta * (loss_sums[k] - lowest)
-                p[k] = x
-                x_sum += x
-            shift = max(1.0, n - x_sum / n, min(guess, n))
+                p[k] = eta * (loss_sums[k] - lowest)
+            shift = max(1.0, min(guess, n))
             for _ in range(100):
                 sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):
@@ -132,18 +129,14 @@ def umab_g_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
 
             exploration_cost += abs(estimate * offsets[arm])
             rho = 1.0 / (2.0 * n * n + math.sqrt(2.0 * exploration_cost) / math.sqrt(unit))
-            top = 0
-            for k in range(1, n_arms):
-                if p[k] > p[top]:
-                    top = k
             n_raised = 0.0
             for k in range(n_arms):
                 raised = 1.0 if p[k] < rho else 0.0
                 offsets[k] = raised
                 p[k] += rho * raised
                 n_raised += raised
-            offsets[top] = -n_raised
-            p[top] -= rho * n_raised
+            offsets[leader] = -n_raised
+            p[leader] -= rho * n_raised
 
 
 @inline  # type: ignore[untyped-decorator]
@@ -200,11 +193,9 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
                 for k in range(n_arms):
                     q[k] = 1.0 / p[k] + (force if k == arm else 0.0)
                     lowest = min(lowest, q[k])
-                x_sum = 0.0
                 for k in range(n_arms):
                     q[k] -= lowest
-                    x_sum += q[k]
-                shift = max(1.0, n - x_sum / n, min(lowest, n))
+                shift = max(1.0, min(lowest, n))
                 for _ in range(100):
                     sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                     for start in range(0, n_arms, 64):
@@ -274,12 +265,9 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
                     leader = k
             lowest = loss_sums[leader]
             guess = 1.0 / max(p[leader], FLOOR)
-            x_sum = 0.0
             for k in range(n_arms):
-                x = rate * (loss_sums[k] - lowest)
-                p[k] = x
-                x_sum += x
-            shift = max(1.0, n - x_sum / n, min(guess, n))
+                p[k] = rate * (loss_sums[k] - lowest)
+            shift = max(1.0, min(guess, n))
             for _ in range(100):
                 sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):
@@ -404,7 +392,11 @@ def ada_hedge(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, r
             weight, error = 0.0, 0.0
             for k in range(n_arms):
                 p[k] = math.exp(-(rate * (loss_sums[k] - lowest)))
-                corrected = p[k] - error
+            for start in range(0, n_arms, 64):
+                part = 0.0
+                for k in range(start, min(start + 64, n_arms)):
+                    part += p[k]
+                corrected = part - error
                 raised = weight + corrected
                 error = (raised - weight) - corrected
                 weight = raised
@@ -468,12 +460,9 @@ def banker_omd(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, 
                     leader = k
             lowest = loss_sums[leader]
             guess = 1.0 / max(p[leader], FLOOR)
-            x_sum = 0.0
             for k in range(n_arms):
-                x = rate * (loss_sums[k] - lowest)
-                p[k] = x
-                x_sum += x
-            shift = max(1.0, n - x_sum / n, min(guess, n))
+                p[k] = rate * (loss_sums[k] - lowest)
+            shift = max(1.0, min(guess, n))
             for _ in range(100):
                 sums, error, squares, cubes = 0.0, 0.0, 0.0, 0.0
                 for start in range(0, n_arms, 64):

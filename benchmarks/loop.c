@@ -1,5 +1,5 @@
-/* UMAB-G-A in C: exactly the loop of umab, with the same start and the same order of summation, so that the
-   trajectories agree bit for bit. Built with -ffp-contract=off: fused multiply-add would round differently. */
+/* UMAB-G-A in C: exactly the loop of umab, two trials by turns, with the same start and the same order of summation, so
+   that the trajectories agree bit for bit. Built with -ffp-contract=off: fused multiply-add would round differently. */
 
 #include <math.h>
 #include <stdint.h>
@@ -39,18 +39,13 @@ static void reciprocal_sums(const double *x, int64_t n_arms, double shift, doubl
     *cubes = cube_sum;
 }
 
-static void log_barrier(const double *loss_sums, int64_t n_arms, double rate, double *p) {
-    double n = (double)n_arms, x_sum = 0;
+static int64_t log_barrier(const double *loss_sums, int64_t n_arms, double rate, double *p) {
     int64_t leader = 0;
     for (int64_t k = 1; k < n_arms; k++)
         if (loss_sums[k] < loss_sums[leader]) leader = k;
     double lowest = loss_sums[leader], guess = 1 / larger(p[leader], FLOOR);
-    for (int64_t k = 0; k < n_arms; k++) {
-        double x = rate * (loss_sums[k] - lowest);
-        p[k] = x;
-        x_sum += x;
-    }
-    double shift = larger(larger(1, n - x_sum / n), smaller(guess, n));
+    for (int64_t k = 0; k < n_arms; k++) p[k] = rate * (loss_sums[k] - lowest);
+    double shift = larger(1, smaller(guess, (double)n_arms));
     for (int i = 0; i < 100; i++) {
         double total, squares, cubes;
         reciprocal_sums(p, n_arms, shift, &total, &squares, &cubes);
@@ -60,6 +55,7 @@ static void log_barrier(const double *loss_sums, int64_t n_arms, double rate, do
         if (fabs(step) <= 1e-5 * shift) break;
     }
     for (int64_t k = 0; k < n_arms; k++) p[k] = larger(1 / (p[k] + shift), FLOOR);
+    return leader;
 }
 
 static int64_t likeliest(const double *p, int64_t n_arms) {
@@ -69,8 +65,7 @@ static int64_t likeliest(const double *p, int64_t n_arms) {
     return top;
 }
 
-static void explore(double *p, int64_t n_arms, double rate, double *offsets) {
-    int64_t top = likeliest(p, n_arms);
+static void explore(double *p, int64_t n_arms, int64_t top, double rate, double *offsets) {
     double n_raised = 0;
     for (int64_t k = 0; k < n_arms; k++) {
         double raised = p[k] < rate ? 1 : 0;
@@ -91,42 +86,56 @@ static int64_t draw(const double *p, int64_t n_arms, double uniform) {
     return likeliest(p, n_arms);
 }
 
+typedef struct {
+    double clip, unit, square_sum, square_sum_error, exploration_cost, total;
+} State;
+
 void run(int64_t n_trials, int64_t n_rounds, int64_t n_arms, const double *uniforms, const double *losses,
          const double *costs, const double *best, double *vectors, double *regret, int32_t *arms) {
     double n = (double)n_arms, rate = 0.25;
-    double *loss_sums = vectors, *p = vectors + n_arms, *offsets = vectors + 2 * n_arms;
-    for (int64_t trial = 0; trial < n_trials; trial++) {
-        for (int64_t k = 0; k < n_arms; k++) loss_sums[k] = 0, p[k] = 1 / n, offsets[k] = 0;
-        double clip = -1, unit = 0.5, square_sum = 0, square_sum_error = 0, exploration_cost = 0, total = 0;
+    for (int64_t first = 0; first < n_trials; first += 2) {
+        int64_t last = first + 2 < n_trials ? first + 2 : n_trials;
+        State states[2];
+        for (int64_t trial = first; trial < last; trial++) {
+            double *loss_sums = vectors + (trial - first) * 3 * n_arms, *p = loss_sums + n_arms, *offsets = p + n_arms;
+            for (int64_t k = 0; k < n_arms; k++) loss_sums[k] = 0, p[k] = 1 / n, offsets[k] = 0;
+            states[trial - first] = (State){.clip = -1, .unit = 0.5};
+        }
         for (int64_t t = 0; t < n_rounds; t++) {
-            int64_t arm = draw(p, n_arms, uniforms[trial * n_rounds + t]);
-            total += costs[t * n_arms + arm];
-            arms[trial * n_rounds + t] = (int32_t)arm;
-            regret[trial * n_rounds + t] = total - best[t];
+            for (int64_t trial = first; trial < last; trial++) {
+                State *s = states + (trial - first);
+                double *loss_sums = vectors + (trial - first) * 3 * n_arms, *p = loss_sums + n_arms, *offsets = p + n_arms;
+                int64_t arm = draw(p, n_arms, uniforms[trial * n_rounds + t]);
+                s->total += costs[t * n_arms + arm];
+                arms[trial * n_rounds + t] = (int32_t)arm;
+                regret[trial * n_rounds + t] = s->total - best[t];
 
-            double clipped = larger(2 * clip, losses[t * n_arms + arm]);
-            clip = smaller(clip, clipped);
-            if (!(fabs(clipped * unit) < 1)) {
-                int exponent;
-                frexp(clipped, &exponent);
-                double fitted = ldexp(1, -exponent < 1021 ? -exponent : 1021), shrink = fitted / unit;
-                unit = fitted;
-                for (int64_t k = 0; k < n_arms; k++) loss_sums[k] *= shrink;
-                square_sum = square_sum * shrink * shrink;
-                square_sum_error = square_sum_error * shrink * shrink;
-                exploration_cost *= shrink;
+                double clipped = larger(2 * s->clip, losses[t * n_arms + arm]);
+                s->clip = smaller(s->clip, clipped);
+                if (!(fabs(clipped * s->unit) < 1)) {
+                    int exponent;
+                    frexp(clipped, &exponent);
+                    double fitted = ldexp(1, -exponent < 1021 ? -exponent : 1021), shrink = fitted / s->unit;
+                    s->unit = fitted;
+                    for (int64_t k = 0; k < n_arms; k++) loss_sums[k] *= shrink;
+                    s->square_sum = s->square_sum * shrink * shrink;
+                    s->square_sum_error = s->square_sum_error * shrink * shrink;
+                    s->exploration_cost *= shrink;
+                }
+                double scaled = clipped * s->unit;
+                double corrected = scaled * scaled - s->square_sum_error, raised = s->square_sum + corrected;
+                s->square_sum_error = (raised - s->square_sum) - corrected;
+                s->square_sum = raised;
+                double estimate = scaled / larger(p[arm], SMALLEST_PROPENSITY);
+                loss_sums[arm] += estimate;
+                double scaled_clip = s->clip * s->unit;
+                double eta = rate * sqrt(n / (n * scaled_clip * scaled_clip + s->square_sum));
+                int64_t leader = log_barrier(loss_sums, n_arms, eta, p);
+
+                s->exploration_cost += fabs(estimate * offsets[arm]);
+                double rho = 1 / (2 * n * n + sqrt(2 * s->exploration_cost) / sqrt(s->unit));
+                explore(p, n_arms, leader, rho, offsets);
             }
-            double scaled = clipped * unit;
-            double corrected = scaled * scaled - square_sum_error, raised = square_sum + corrected;
-            square_sum_error = (raised - square_sum) - corrected;
-            square_sum = raised;
-            double estimate = scaled / larger(p[arm], SMALLEST_PROPENSITY);
-            loss_sums[arm] += estimate;
-            double scaled_clip = clip * unit;
-            log_barrier(loss_sums, n_arms, rate * sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), p);
-
-            exploration_cost += fabs(estimate * offsets[arm]);
-            explore(p, n_arms, 1 / (2 * n * n + sqrt(2 * exploration_cost) / sqrt(unit)), offsets);
         }
     }
 }

@@ -1,18 +1,31 @@
-"""UMAB-G with the simple search for the next distribution: what the fast one is compared with, in the same loop."""
+"""The simple version of the engine, kept as what the fast one is compared with.
+
+It plays one trial after another, searches for the next distribution by Newton's method from a start that needs no past,
+and looks for the likeliest arm once more. The fast one came from it by measuring.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
+import numba.types as nb
+
+from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
+from umab.engine import compiled
 from umab.numerics import FLOOR
-from umab.simplex import Vector, reciprocal_sums, scaled_gaps, smallest
+from umab.simplex import Vector, likeliest, reciprocal_sums, scaled_gaps, smallest
 
 
-def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
-    """Fill `p` as `umab.simplex.log_barrier` does, by Newton's method from a start that needs no past."""
-    n = float(len(p))
-    shift = max(1.0, n - scaled_gaps(loss_sums, smallest(loss_sums), rate, p) / n)
+def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
+    """Fill `p` as `umab.simplex.log_barrier` does."""
+    scaled_gaps(loss_sums, smallest(loss_sums), rate, p)
+    x_sum = 0.0
+    for k in range(len(p)):
+        x_sum += p[k]
+    shift = max(1.0, len(p) - x_sum / len(p))
     for _ in range(100):
         total, slope, _curve = reciprocal_sums(p, shift, 1)
         step = total * (total - 1.0) / slope
@@ -21,9 +34,52 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
             break
     for k in range(len(p)):
         p[k] = max(1.0 / (p[k] + shift), FLOOR)
+    return likeliest(p)
 
 
 class SimpleUMABG(UMABG):
     """UMAB-G with this search in the place of its own."""
 
     update = staticmethod(FunctionType(UMABG.update.__code__, {**UMABG.update.__globals__, "log_barrier": log_barrier}))
+
+
+def simulation_kernel(policy: Policy) -> Callable[..., None]:
+    """Return the simple loop, compiled for policies of this type."""
+    return compiled._compile(_run, nb.void(*compiled._common_arguments()), policy)
+
+
+# The kernel takes these names from the engine.
+load: Any
+store: Any
+distribution: Any
+draw: Any
+charge: Any
+learn: Any
+selected: Any
+
+
+def _run(
+    buffers: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    best: Any,
+    expected: bool,
+    totals: Any,
+    regret: Any,
+    arms: Any,
+) -> None:
+    n_rounds, n_arms = losses.shape
+    for trial in range(buffers.shape[0]):
+        state = load(buffers[trial], n_arms)
+        total = totals[trial]
+        for t in range(n_rounds):
+            (probabilities,) = distribution(state)
+            arm = draw(probabilities, uniforms[trial, t])
+            total = charge(total, probabilities, costs, t, arm, expected)
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+            probability = probabilities[arm]
+            state = learn(selected(state, arm), arm, losses, t, probability)
+        totals[trial] = total
+        store(state, buffers[trial])

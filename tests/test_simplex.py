@@ -137,7 +137,7 @@ def test_two_passes_over_the_arms_find_the_next_distribution(
 def test_extra_exploration(p: list[float], rate: float, raised: list[float]) -> None:
     before = list(p)
     offsets = [9.0] * len(p)
-    simplex.explore(p, rate, offsets)
+    simplex.explore(p, simplex.likeliest(p), rate, offsets)
     np.testing.assert_allclose(p, raised, atol=1e-15)
     np.testing.assert_allclose(np.array(before) + rate * np.array(offsets), raised, atol=1e-15)
     assert sum(offsets) == 0.0

@@ -64,6 +64,17 @@ def largest_size(values: Vector) -> float:
     return size
 
 
+def sum_of(values: Vector) -> float:
+    """Return the sum of the values: plainly in blocks, whose sums are added with compensation."""
+    total, error = 0.0, 0.0
+    for start in range(0, len(values), _BLOCK):
+        part = 0.0
+        for k in range(start, min(start + _BLOCK, len(values))):
+            part += values[k]
+        total, error = add(total, error, part)
+    return total
+
+
 def sum_of_others(values: Vector, arm: int) -> float:
     """Return the sum of all values but that of `arm`; for probabilities, 1 − p with all its digits."""
     total = 0.0
@@ -72,8 +83,10 @@ def sum_of_others(values: Vector, arm: int) -> float:
     return total
 
 
-def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
+def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
     """Fill `p` with argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k) on the simplex, where L = `loss_sums` and η = `rate`.
+
+    Return the likeliest arm, the first of those with the smallest sum.
 
     The minimum is at p_k = 1/(x_k + μ), x_k = η(L_k − min L), with μ in [1, n] such that the p_k sum to 1. Every p_k is
     right to about 1e-13 of itself. No p_k is below `FLOOR`.
@@ -83,9 +96,11 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> None:
     """
     best = where_smallest(loss_sums)
     guess = 1.0 / max(p[best], FLOOR)
-    shift = power_shift(p, scaled_gaps(loss_sums, loss_sums[best], rate, p), 1, guess)
+    scaled_gaps(loss_sums, loss_sums[best], rate, p)
+    shift = power_shift(p, 1, guess)
     for k in range(len(p)):
         p[k] = max(1.0 / (p[k] + shift), FLOOR)
+    return best
 
 
 def tsallis(loss_sums: Vector, rate: float, p: Vector) -> None:
@@ -96,7 +111,8 @@ def tsallis(loss_sums: Vector, rate: float, p: Vector) -> None:
     """
     best = where_smallest(loss_sums)
     guess = 1.0 / math.sqrt(max(p[best], FLOOR))
-    shift = power_shift(p, scaled_gaps(loss_sums, loss_sums[best], rate, p), 2, guess)
+    scaled_gaps(loss_sums, loss_sums[best], rate, p)
+    shift = power_shift(p, 2, guess)
     for k in range(len(p)):
         root = 1.0 / (p[k] + shift)
         p[k] = max(root * root, FLOOR)
@@ -108,10 +124,9 @@ def softmin(loss_sums: Vector, rate: float, p: Vector) -> None:
     The minimum is at p_k = exp(−x_k) / Σ exp(−x_j), x_k = η(L_k − min L). No p_k is below `FLOOR`.
     """
     scaled_gaps(loss_sums, smallest(loss_sums), rate, p)
-    total, error = 0.0, 0.0
     for k in range(len(p)):
         p[k] = math.exp(-p[k])
-        total, error = add(total, error, p[k])
+    total = sum_of(p)
     for k in range(len(p)):
         p[k] = max(p[k] / total, FLOOR)
 
@@ -137,24 +152,19 @@ def mix(p: Vector, share: float, mixed: Vector) -> None:
         mixed[k] = (1.0 - share) * p[k] + share / n_arms
 
 
-def scaled_gaps(loss_sums: Vector, lowest: float, rate: float, x: Vector) -> float:
-    """Fill `x` with η(L_k − min L), where L = `loss_sums`, min L = `lowest` and η = `rate`; return the sum."""
-    n_arms = len(x)
+def scaled_gaps(loss_sums: Vector, lowest: float, rate: float, x: Vector) -> None:
+    """Fill `x` with η(L_k − min L), where L = `loss_sums`, min L = `lowest` and η = `rate`."""
     rate = min(rate, LARGEST)  # infinity times the 0 of the best arm is not a number
-    x_sum = 0.0
-    for k in range(n_arms):
+    for k in range(len(x)):
         x[k] = rate * (loss_sums[k] - lowest)
-        x_sum += x[k]
-    return x_sum
 
 
-def power_shift(x: Vector, x_sum: float, power: int, guess: float) -> float:
-    """Return the root μ of Σ 1/(x_k + μ)^a = 1 for a = `power`, 1 or 2, and x ≥ 0 with minimum 0 and sum `x_sum`.
+def power_shift(x: Vector, power: int, guess: float) -> float:
+    """Return the root μ of Σ 1/(x_k + μ)^a = 1 for a = `power`, 1 or 2, and x ≥ 0 with minimum 0.
 
     Newton's method on g(μ) = (Σ 1/(x_k + μ)^a)^(−1/a) = 1, which is concave and increasing (it is a power mean of the
     x_k + μ, but for a factor). So a step leads to the left of the root from wherever it starts, and from there the
-    iterates climb. The start is `guess`, if that lies between two bounds of the root: n^(1/a), where it is if all x
-    are 0, and n^(1/a) − mean(x), by Jensen's inequality.
+    iterates climb. The start is `guess`, or the nearer end of [1, n^(1/a)], in which the root is.
 
     A step of under a quarter of μ is corrected by the curvature of g (Chebyshev's method), so that the error relative
     to μ is about cubed: when a step is below 1e-5 of μ, what is left after it is below rounding. With a guess from the
@@ -162,7 +172,7 @@ def power_shift(x: Vector, x_sum: float, power: int, guess: float) -> float:
     """
     n = float(len(x))
     highest = n if power == 1 else math.sqrt(n)
-    shift = max(1.0, highest - x_sum / n, min(guess, highest))
+    shift = max(1.0, min(guess, highest))
     for _ in range(_STEPS):
         total, slope, curve = reciprocal_sums(x, shift, power)
         step = total * ((total if power == 1 else math.sqrt(total)) - 1.0) / slope
@@ -223,13 +233,12 @@ def reciprocal_sums(x: Vector, shift: float, power: int) -> tuple[float, float, 
     return total, slope, curve
 
 
-def explore(p: Vector, rate: float, offsets: Vector) -> None:
+def explore(p: Vector, top: int, rate: float, offsets: Vector) -> None:
     """Turn `p` into p' = p + ρc, the paper's extra exploration (Algorithm 3), and fill `offsets` with c.
 
-    Every arm whose probability is below ρ = `rate` gets ρ more (c = 1), taken from the likeliest arm. With
+    Every arm whose probability is below ρ = `rate` gets ρ more (c = 1), taken from the likeliest arm, `top`. With
     ρ ≤ 1/(2n²) that arm keeps more than half of its probability.
     """
-    top = likeliest(p)
     n_raised = 0.0
     for k in range(len(p)):
         raised = 1.0 if p[k] < rate else 0.0

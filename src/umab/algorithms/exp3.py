@@ -7,15 +7,19 @@ from typing import ClassVar, NamedTuple
 from umab import checks, simplex
 from umab.algorithms.known_range import KnownHorizon
 from umab.numerics import importance_weighted
-from umab.simplex import Vector, mix, softmin
+from umab.simplex import Vector, sum_of
+
+_LARGEST_LOG = 32.0
+"""No weight is larger than e to this: then sums of weights keep their digits, and weights are anew counted from 1 on."""
 
 
 class State(NamedTuple):
     """What EXP3 knows; gains are losses turned over, from 0 for `high` to 1 for `low`."""
 
     probabilities: Vector  # p_t, with the exploration mixed in
-    weights: Vector  # w_t / Σ w_t
+    weights: Vector  # w_t, up to a factor
     log_weights: Vector  # −ln w_t
+    origin: float  # −ln of that factor
     gamma: float  # γ
     low: float
     high: float
@@ -81,8 +85,9 @@ class EXP3(KnownHorizon):
             gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
         return State(
             probabilities=simplex.uniform(n_arms),
-            weights=simplex.uniform(n_arms),
+            weights=[1.0] * n_arms,
             log_weights=[0.0] * n_arms,
+            origin=0.0,
             gamma=gamma,
             low=self.low,
             high=self.high,
@@ -94,6 +99,23 @@ class EXP3(KnownHorizon):
         n_arms = len(state.probabilities)
         gain = (state.high - loss) / (state.high - state.low)
         state.log_weights[arm] -= state.gamma / n_arms * importance_weighted(gain, probability)
-        softmin(state.log_weights, 1.0, state.weights)
-        mix(state.weights, state.gamma, state.probabilities)
-        return state
+        origin = state.origin
+        if state.log_weights[arm] > origin - _LARGEST_LOG:
+            # All other weights stay as they are, so one exponential is enough.
+            state.weights[arm] = math.exp(origin - state.log_weights[arm])
+        else:
+            origin = state.log_weights[arm]
+            for k in range(n_arms):
+                state.weights[k] = math.exp(origin - state.log_weights[k])
+        share = (1.0 - state.gamma) / sum_of(state.weights)
+        for k in range(n_arms):
+            state.probabilities[k] = share * state.weights[k] + state.gamma / n_arms
+        return State(
+            probabilities=state.probabilities,
+            weights=state.weights,
+            log_weights=state.log_weights,
+            origin=origin,
+            gamma=state.gamma,
+            low=state.low,
+            high=state.high,
+        )

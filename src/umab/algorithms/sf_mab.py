@@ -145,11 +145,9 @@ def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector
     for j in range(n_arms):
         scratch[j] = 1.0 / p[j] + (force if j == arm else 0.0)
         lowest = min(lowest, scratch[j])
-    x_sum = 0.0
     for j in range(n_arms):
         scratch[j] -= lowest
-        x_sum += scratch[j]
-    shift = power_shift(scratch, x_sum, 1, lowest)  # without a step, q is p
+    shift = power_shift(scratch, 1, lowest)  # without a step, q is p
     total = 0.0
     for j in range(n_arms):
         ratio = p[j] * (scratch[j] + shift)

@@ -177,7 +177,7 @@ class UMABG(Policy):
         state.loss_sums[arm] += estimate
         scaled_clip = clip * unit
         learning_rate = min(state.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), LARGEST)
-        log_barrier(state.loss_sums, learning_rate, state.probabilities)
+        likeliest = log_barrier(state.loss_sums, learning_rate, state.probabilities)
 
         t = state.round + 1.0
         exploration_cost = state.exploration_cost * shrink
@@ -199,7 +199,7 @@ class UMABG(Policy):
         exploration_rate = 0.0
         if state.exploration != _NONE:
             exploration_rate = 1.0 / (2.0 * n * n + exploration)
-            explore(state.probabilities, exploration_rate, state.offsets)
+            explore(state.probabilities, likeliest, exploration_rate, state.offsets)
         return State(
             probabilities=state.probabilities,
             offsets=state.offsets,

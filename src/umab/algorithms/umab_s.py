@@ -9,7 +9,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.sf_mab import stability
 from umab.checks import LARGEST
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, explore, log_barrier, raise_to
+from umab.simplex import Vector, explore, likeliest, log_barrier, raise_to
 
 Exploration = Literal["floor", "added", "none"]
 Learning = Literal["stability", "squares"]
@@ -186,7 +186,7 @@ class UMABS(Policy):
         if state.exploration == _FLOOR:
             raise_to(state.probabilities, floor)
         elif state.exploration == _ADDED:
-            explore(state.probabilities, floor, state.scratch)
+            explore(state.probabilities, likeliest(state.probabilities), floor, state.scratch)
         return State(
             probabilities=state.probabilities,
             iterate=state.iterate,

@@ -91,6 +91,7 @@ distribution: Any = None  # the probabilities in a state, as a tuple: without re
 load: Any = None  # from a buffer to a state whose vectors are views of it
 store: Any = None  # the scalars of a state back to its buffer
 learn: Any = None  # `_learn` or `_learn_full`
+play: Any = None  # `_play`
 
 
 def _learn(state: Any, arm: int, losses: Any, t: int, probability: float) -> Any:
@@ -119,19 +120,38 @@ def _run(
     far) belong to a round.
     """
     n_rounds, n_arms = losses.shape
-    for trial in range(buffers.shape[0]):
-        state = load(buffers[trial], n_arms)
-        total = totals[trial]
+    n_trials = buffers.shape[0]
+    # Two trials take turns, round by round. A round is a chain of divisions and roots that wait for each other; while
+    # those of one trial wait, the processor works on the other, which has nothing to do with it.
+    for trial in range(0, n_trials, 2):
+        paired = trial + 1 < n_trials
+        beside = trial + 1 if paired else trial
+        state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
+        total, other_total = totals[trial], totals[beside]
         for t in range(n_rounds):
-            (probabilities,) = distribution(state)
-            arm = draw(probabilities, uniforms[trial, t])
-            total = charge(total, probabilities, costs, t, arm, expected)
+            arm, total, state = play(state, uniforms[trial, t], losses, costs, t, expected, total)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
-            probability = probabilities[arm]
-            state = learn(selected(state, arm), arm, losses, t, probability)
+            if paired:
+                arm, other_total, other = play(other, uniforms[beside, t], losses, costs, t, expected, other_total)
+                arms[beside, t] = arm
+                regret[beside, t] = other_total - best[t]
         totals[trial] = total
         store(state, buffers[trial])
+        if paired:
+            totals[beside] = other_total
+            store(other, buffers[beside])
+
+
+def _play(
+    state: Any, uniform: float, losses: Any, costs: Any, t: int, expected: bool, total: float
+) -> tuple[int, float, Any]:
+    """Play a round; return the arm, the total with its cost, and the next state."""
+    (probabilities,) = distribution(state)
+    arm = draw(probabilities, uniform)
+    total = charge(total, probabilities, costs, t, arm, expected)
+    probability = probabilities[arm]
+    return arm, total, learn(selected(state, arm), arm, losses, t, probability)
 
 
 def _run_delayed(
@@ -230,8 +250,8 @@ def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any
     key = (template, digest, *(parts[name] for name in hooks), layout.states)
     if key not in _kernels:
         names = {**globals(), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
-        learn = _learn_full if policy.full_information else _learn
-        names["learn"] = _callable_when_compiled(FunctionType(learn.__code__, names, learn.__name__))
+        for name, part in (("learn", _learn_full if policy.full_information else _learn), ("play", _play)):
+            names[name] = _callable_when_compiled(FunctionType(part.__code__, names, part.__name__))
         function = FunctionType(template.__code__, names, template.__name__)
         function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
         _kernels[key] = _machine_code(function, signature, policy)
