@@ -281,7 +281,7 @@ def _download(source: Source, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as folder,
-        Progress(size, f"fetching {source.name}") as bar,
+        Progress(size, f"fetching {source.name}", unit="bytes") as bar,
         contextlib.ExitStack() as answers,
     ):
 

@@ -106,8 +106,8 @@ def simulate(
     n_threads
         Threads to use; None takes one a core. No bit of the result depends on it.
     progress
-        Whether to show a progress bar; None shows one on a terminal. A bar that is there already is advanced by 1 a
-        trial.
+        Whether to show a progress bar; None shows one on a terminal. A bar that is there already is advanced by 1 for
+        every round of every trial, and stops the simulation with a CancelledError if it is told to stop.
 
     Returns
     -------
@@ -132,15 +132,15 @@ def simulate(
     for each in wanted:
         check_range(each, table)
     late = None if delays is None else Delays.of(delays, table.n_rounds)
-    work = _Work.of(table, late, n_trials=n_trials, seed=seed, expected=bool(expected), keep=keep)
     shown: contextlib.AbstractContextManager[Progress] = (
         contextlib.nullcontext(progress)
         if isinstance(progress, Progress)
-        else Progress(n_trials * len(wanted), "simulating", progress)
+        else Progress(n_trials * len(wanted) * table.n_rounds, "simulating", progress, unit="rounds")
     )
     with shown as bar, ThreadPoolExecutor(n_threads) as pool:
+        work = _Work.of(table, late, bar, n_trials=n_trials, seed=seed, expected=bool(expected), keep=keep)
         try:
-            results = [_run(each, work, pool, n_threads, bar) for each in wanted]
+            results = [_run(each, work, pool, n_threads) for each in wanted]
         except BaseException:  # Ctrl-C too: what is queued is dropped, what runs stops at the next piece
             work.stop.set()
             pool.shutdown(cancel_futures=True)
@@ -158,14 +158,23 @@ class _Work(NamedTuple):
     seed: int
     expected: bool
     keep: Keep
+    bar: Progress
     stop: threading.Event
 
     @classmethod
     def of(
-        cls, losses: Losses, delays: Delays | None, *, n_trials: int, seed: int, expected: bool, keep: Keep
+        cls,
+        losses: Losses,
+        delays: Delays | None,
+        bar: Progress,
+        *,
+        n_trials: int,
+        seed: int,
+        expected: bool,
+        keep: Keep,
     ) -> _Work:
         """Prepare the costs."""
-        return cls(losses, delays, Costs.of(losses), n_trials, seed, expected, keep, threading.Event())
+        return cls(losses, delays, Costs.of(losses), n_trials, seed, expected, keep, bar, threading.Event())
 
 
 class _Rows(NamedTuple):
@@ -184,7 +193,7 @@ class _Block(NamedTuple):
     squares: Curve
 
 
-def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, bar: Progress) -> Result:
+def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Result:
     n_trials, n_rounds, n_arms = work.n_trials, work.losses.n_rounds, work.losses.n_arms
     ready = policy.for_horizon(n_rounds)
     rows = _Rows(
@@ -200,7 +209,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int, 
         gap = block.mean - mean
         mean += gap * (new / (done + new))
         squares += block.squares + gap * gap * (done * new / (done + new))
-        bar.advance(new)
+        work.bar.advance(new * n_rounds)
     sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(n_rounds, np.nan)
     for curve in (mean, sd, rows.final, rows.regret):
         if curve is not None:
@@ -253,7 +262,7 @@ def _run_block(
         size = int(late.max()) + 1
         chances, links = np.zeros((len(streams), size)), np.full((len(streams), 4, size), -1)
     for piece in pieces(n_rounds):
-        if work.stop.is_set():
+        if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError
         shape = (len(streams), piece.stop - piece.start)
         uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)

@@ -236,16 +236,14 @@ def contest(
         if which.full_information or which.needs_range:
             raise ValueError(f"the suite is for bandits that need not know a range, but got {name}")
     n_trials = checks.whole("n_trials", n_trials, least=2)
-    chosen = {half: entries(half) for half in halves}
-    work = sum(len(each) for each in chosen.values()) * n_trials * (len(names) + 1)
-    with Progress(work, "running the suite", progress) as bar:
+    chosen = {half: [(entry, entry.losses(real, data_seed)) for entry in entries(half)] for half in halves}
+    n_rounds = sum(losses.n_rounds for found in chosen.values() for _, losses in found)
+    work = n_rounds * n_trials * (len(names) + 1)
+    with Progress(work, "running the suite", progress, unit="rounds") as bar:
         return [
             Standings(
                 half,
-                tuple(
-                    _play(entry, entry.losses(real, data_seed), names, n_trials, seed, n_threads, bar)
-                    for entry in found
-                ),
+                tuple(_play(entry, losses, names, n_trials, seed, n_threads, bar) for entry, losses in found),
                 names,
                 n_trials,
                 seed,
@@ -274,7 +272,7 @@ def _play(
         return [result.final_regret for result in results]
 
     regrets = dict(zip(taken, final(taken, True), strict=True))
-    bar.advance(n_trials * (len(names) - len(taken)))
+    bar.skip(n_trials * losses.n_rounds * (len(names) - len(taken)))
     return Played(entry, losses, regrets, Summary.of(final([AT_RANDOM], False)[0]))
 
 

@@ -220,13 +220,12 @@ def run_on(
         (experiment.n_trials if n_trials is None else n_trials, experiment.seed if seed is None else seed)
         for experiment, _, _ in wanted
     ]
-    total = sum(trials * len(each) for (trials, _), each in zip(plan, texts, strict=True))
     draws = sum(
         trials * len(each) * losses.n_rounds
         for (trials, _), each, (_, _, losses) in zip(plan, texts, wanted, strict=True)
     )
     keep: Keep = "arms" if draws <= _DRAWS_KEPT else "summary"
-    with Progress(total, "running", progress) as bar:
+    with Progress(draws, "running", progress, unit="rounds") as bar:
         for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
             costs = Costs.of(losses)
             drawn.append({})
@@ -234,7 +233,7 @@ def run_on(
                 policy = policy_of(text)
                 key = (policy.for_horizon(losses.n_rounds), losses.digest, losses.arms, losses.source, trials, start)
                 if key in done:
-                    bar.advance(trials)
+                    bar.skip(trials * losses.n_rounds)
                 else:
                     result = simulate(
                         policy,

@@ -62,7 +62,7 @@ def write(
         for outcome in run.outcomes
     }
     raw = list(_raw(run))
-    with replaced(folder) as new, Progress(len(charts) + len(raw), "writing the report", progress) as bar:
+    with replaced(folder) as new, Progress(len(charts) + len(raw), "writing the report", progress, unit="files") as bar:
         write_atomically(new / "results.json", as_json(run))
         with ThreadPoolExecutor() as pool:
             saved = [pool.submit(_save, result, new / "results" / path) for path, result in raw]

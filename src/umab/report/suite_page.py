@@ -52,7 +52,7 @@ class Line(NamedTuple):
 def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
     """Write the report on the suite to a folder and return the path of its page."""
     prepare(folder)
-    with replaced(folder) as new, Progress(len(standings) + 2, "writing the report") as bar:
+    with replaced(folder) as new, Progress(len(standings) + 2, "writing the report", unit="files") as bar:
         write_atomically(new / "results.json", as_json(standings))
         bar.advance(1)
         charts = {each.half: profile_chart(each) for each in standings}

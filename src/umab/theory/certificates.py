@@ -88,7 +88,7 @@ def certify(
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
     about = [statement for statement in EVERY if statement.is_about(ready)]
     rows: dict[Statement, Certified] = {}
-    with Progress(n_trials, "certifying", progress) as bar:
+    with Progress(n_trials, "certifying", progress, unit="trials") as bar:
         for runs in _chunks(n_trials, table):
             path = follow(ready, table.table, result.arms[runs])
             steps = Steps(path)

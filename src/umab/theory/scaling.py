@@ -108,7 +108,9 @@ def scaling(
         raise ValueError(f"the family {family!r} has two arms, so their number cannot vary; take family='hard'")
     kinds = _FAMILIES[family]
     points = []
-    with Progress(len(chosen) * len(kinds) * n_tables * n_trials, f"{which.name} over {over}", progress) as bar:
+    n_rounds = sum(int({**_USUAL, over: value}["rounds"]) for value in chosen)
+    work = n_rounds * len(kinds) * n_tables * n_trials
+    with Progress(work, f"{which.name} over {over}", progress, unit="rounds") as bar:
         for value in chosen:
             usual = {**_USUAL, over: value}
             shape = int(usual["rounds"]), int(usual["arms"])

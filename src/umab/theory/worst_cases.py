@@ -69,7 +69,7 @@ def _marked(loss: float, drawn: bool) -> str:
 def find(policies: Iterable[str] = SEARCHED, *, seed: int = 0, progress: bool | None = None) -> Iterator[WorstCase]:
     """Search for the worst case of every statement about these policies; yield each when it is found."""
     wanted = [(name, each) for name in policies for each in EVERY if each.is_about(policy_of(name))]
-    with Progress(len(wanted), "searching", progress) as bar:
+    with Progress(len(wanted), "searching", progress, unit="statements") as bar:
         for name, statement in wanted:
             case = WorstCase(name, statement, search(statement, policy_of(name), seed=seed).blocks)  # type: ignore[arg-type]
             by_hand = _BY_HAND.get(statement.id)
