@@ -18,7 +18,6 @@ put what differs into tables ``[settings.NAME]``; what they leave out is taken f
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -27,11 +26,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from umab import checks, datasets
+from umab import checks
 from umab.algorithms.registry import policies as registered
 from umab.algorithms.registry import policy as policy_of
 from umab.engine.simulate import takes
+from umab.experiments import reading
 from umab.experiments.claims import Claim
+from umab.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
 from umab.losses import Losses
 
 Role = Literal["main", "extra"]
@@ -56,13 +57,7 @@ class Setting:
 
     def losses(self, real: bool | None = None, seed: int | None = None) -> Losses:
         """Return the losses; `real` is that of `umab.datasets.load`, and `seed` that of a data set that is drawn."""
-        parameters = dict(self.data)
-        if "file" in parameters:
-            return Losses.read(parameters.pop("file"), **parameters)
-        name = parameters.pop("name")
-        if seed is not None and datasets.takes(name, "seed"):
-            parameters["seed"] = seed
-        return datasets.load(name, real=real, **parameters)
+        return losses_of(self.data, real, seed)
 
     def curves(self, losses: Losses) -> dict[str, tuple[str, Role]]:
         """Return all that is drawn, by name: the policy as `umab.policy` takes it, and its role."""
@@ -90,27 +85,20 @@ class Experiment:
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
         """Return the experiment of a TOML file."""
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no experiment at {str(path)!r}")
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-            return cls.of(path.stem, content, folder=path.parent)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, TypeError) as error:
-            raise ValueError(f"in {str(path)!r}: {error}") from None
+        return reading.read(path, "experiment", lambda id, content, folder: cls.of(id, content, folder=folder))
 
     @classmethod
     def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Experiment:
         """Return the experiment that a file with this content describes; paths in it start from `folder`."""
-        _refuse_unknown(content, _OF_EXPERIMENTS)
+        refuse_unknown(content, _OF_EXPERIMENTS)
         shared = {key: content[key] for key in _OF_SETTINGS if key in content}
         settings = content.get("settings", {"main": {}})
         if not isinstance(settings, Mapping) or not settings:
             raise TypeError("settings must be tables [settings.NAME], but there is none")
-        words = {key: _text(key, content[key]) for key in ("about", "figure", "claim") if key in content}
+        words = {key: as_text(key, content[key]) for key in ("about", "figure", "claim") if key in content}
         return cls(
             id=id,
-            title=_text("title", content.get("title", id)),
+            title=as_text("title", content.get("title", id)),
             n_trials=checks.whole("trials", content.get("trials", 500), least=1),
             seed=checks.whole("seed", content.get("seed", 0), least=0),
             settings=tuple(_setting(name, shared, own, folder) for name, own in settings.items()),
@@ -168,7 +156,7 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
         raise ValueError(f"the name of a setting must be of letters, digits, - and _, but got {name!r}")
     if not isinstance(own, Mapping):
         raise TypeError(f"setting {name!r} must be a table, [settings.{name}], but got {own!r}")
-    _refuse_unknown(own, _OF_SETTINGS, where=f" in setting {name!r}")
+    refuse_unknown(own, _OF_SETTINGS, where=f" in setting {name!r}")
     content = {**shared, **own}
     for needed in ("data", "policies"):
         if needed not in content:
@@ -179,40 +167,20 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
         if not isinstance(extra, list):
             raise TypeError(f"extra must be a list of policies, or 'scale-free', but got {extra!r}")
         extra = tuple(_policies(extra, {})) if extra else ()
-    claims = tuple(Claim.of(_text("claims", text)) for text in _list("claims", content.get("claims", [])))
+    claims = tuple(Claim.of(as_text("claims", text)) for text in as_list("claims", content.get("claims", [])))
     for claim in claims:
         for side in claim:
             if side not in policies:
                 raise ValueError(f"the claim '{claim}' is about {side!r}, which is not among the policies")
     return Setting(
         name=name,
-        data=_data(content["data"], folder),
+        data=data_of(content["data"], folder),
         policies=policies,
         parameters=content.get("parameters", {}),
         extra=extra,
         claims=claims,
-        note=_text("note", content.get("note", "")),
+        note=as_text("note", content.get("note", "")),
     )
-
-
-def _data(data: Any, folder: Path) -> dict[str, Any]:
-    """Return what `Setting.losses` needs: the name of a data set with its parameters, or a file and how to read it."""
-    if isinstance(data, str):
-        return {"file": str(folder / data)}
-    if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-        datasets.check(**data)
-        return dict(data)
-    if not isinstance(data, Mapping) or not isinstance(data.get("file"), str):
-        raise TypeError(
-            "data must be the path of a file, or a table like {name = 'stocks'} or {file = 'losses.csv'}, "
-            f"but got {data!r}"
-        )
-    _refuse_unknown(data, ("file", "reward", "drop", "suspicious"), where=" in data")
-    if not isinstance(data.get("reward", False), bool):
-        raise TypeError(f"reward must be true or false, but got {data['reward']!r}")
-    drop = [_text("drop", name) for name in _list("drop", data.get("drop", []))]
-    checks.one_of("suspicious", data.get("suspicious", "refuse"), ("refuse", "allow"))
-    return {**data, "file": str(folder / data["file"]), "drop": drop}
 
 
 def _policies(texts: Any, parameters: Any) -> dict[str, str]:
@@ -220,10 +188,10 @@ def _policies(texts: Any, parameters: Any) -> dict[str, str]:
     if not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a table of texts by policy, but got {parameters!r}")
     named: dict[str, str] = {}
-    if not _list("policies", texts):
+    if not as_list("policies", texts):
         raise ValueError("there must be a policy to run, but the list of policies is empty")
     for text in texts:
-        name = _text("policies", text)
+        name = as_text("policies", text)
         if name in named:
             raise ValueError(f"policies must differ, but {name!r} is there twice")
         named[name] = f"{name}:{parameters[name]}" if name in parameters else name
@@ -241,23 +209,3 @@ def _taking(losses: Losses) -> list[str]:
         for name, policy in ((name, policy_of(name)) for name in registered())
         if not policy.for_study and not policy.needs_range and takes(policy, losses)
     ]
-
-
-def _refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> None:
-    for key in content:
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
-            raise ValueError(f"there is no key {key!r}{where}{hint}")
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{key} must be text, but got {value!r}")
-    return value
-
-
-def _list(key: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{key} must be a list, but got {value!r}")
-    return value
