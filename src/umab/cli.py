@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from umab._version import __version__
 from umab.algorithms.registry import policies, policy, recommended
 from umab.checks import LARGEST
+from umab.files import write_atomically
 
 # Charts, statistics and data are imported by the commands that need them: the extras they come with may be missing,
 # and `umab policies` should not wait for them.
@@ -185,6 +186,31 @@ def _parser() -> argparse.ArgumentParser:
     growing.add_argument("--trials", type=_from(1), default=5, metavar="N", help="trials on each table (default: 5)")
     growing.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of tables and trials (default: 0)")
     growing.add_argument("--out", metavar="FOLDER", help="also draw the growth there, as PNG and PDF")
+
+    sweeping = command(
+        "sweep",
+        run_sweep,
+        "run a grid of policies, parameters, tables and seeds, written as a TOML file, on threads or a cluster; "
+        "what was done before is kept",
+        "umab sweep rates.toml --backend dask --address tcp://10.0.0.1:8786 --out /shared/rates",
+    )
+    sweeping.add_argument("sweep", metavar="FILE.toml", help="the grid; README.md shows one")
+    sweeping.add_argument(
+        "--backend",
+        choices=("threads", "processes", "dask", "ray"),
+        default="threads",
+        help="what runs the cells (default: threads of this process)",
+    )
+    sweeping.add_argument(
+        "--workers", type=_from(1), metavar="N", help="how many (default: one a core, or all there are)"
+    )
+    sweeping.add_argument("--address", help="that of the Dask scheduler or of the Ray cluster")
+    sweeping.add_argument(
+        "--out", metavar="FOLDER", help="where parts go; all workers must see it (default: sweep-NAME, after the file)"
+    )
+    _add_data_option(sweeping)
+    sweeping.add_argument("--dry-run", action="store_true", help="say what it will take, and run nothing")
+    sweeping.add_argument("--report", action="store_true", help="draw what is done so far, and run nothing")
 
     tables = command(
         "data",
@@ -366,6 +392,60 @@ def run_suite(options: argparse.Namespace) -> None:
     print(page)
 
 
+def run_sweep(options: argparse.Namespace) -> int:
+    """Run a sweep, or what is left of it; or draw it, or say what it will take. Return 1 if cells failed."""
+    _need_report()
+    from umab.experiments import cluster, cost, parts
+    from umab.experiments.pooled import Found
+    from umab.experiments.sweep import Collected, Sweep, losses_by_label
+    from umab.losses import Losses
+    from umab.progress import Progress
+    from umab.report import sweep_page
+
+    sweep = Sweep.read(options.sweep)
+    cluster.check_options(options.backend, options.workers, options.address)
+    out = Path(options.out or f"sweep-{sweep.id}").resolve()
+    runs = not (options.dry_run or options.report)
+    (parts.prepare if runs else parts.refuse_others)(out)
+    before = cost.memory_before(sweep) if options.dry_run else 0
+    collected, heads = Collected(sweep), {}
+    with Progress(len(sweep.data), "reading tables", unit="tables") as bar:
+        for label, losses in losses_by_label(sweep, _REAL[options.data]):
+            collected.add(label, losses)
+            if runs:
+                parts.store(losses, out)
+            elif options.dry_run:
+                heads[losses.digest] = Losses.of(losses.table[: cost.HEAD])
+            bar.advance(1)
+    grid = collected.grid()
+    done = parts.done(out) & grid.cells.keys()
+    cells = [cell for id, cell in grid.cells.items() if id not in done]
+    for line in sweep_page.notes(grid, parts.others(grid, out)):
+        print(line)
+    if options.report:
+        print(sweep_page.write(Found.of(grid, parts.read(grid, out)), out / "report", options.command))
+        return 0
+    with cluster.crew(options.backend, options.workers, options.address) as crew:
+        if options.dry_run:
+            expected = cost.estimate(cells, heads, crew.n_workers)
+            print(sweep_page.costs(grid, len(done), expected, before, crew))
+            return 0
+        write_atomically(out / "sweep.json", grid.as_json())
+        try:
+            failed = cluster.run(cells, out, crew, n_skipped=parts.rounds_of(grid.cells[id] for id in done))
+        except KeyboardInterrupt:
+            said = sweep_page.summary(grid, len(parts.done(out) & grid.cells.keys()))
+            print(f"umab: stopped; {said}, and the same command goes on from there", file=sys.stderr)
+            return 130
+    found = Found.of(grid, parts.read(grid, out))
+    if found.n_done:
+        print(_table(sweep_page.best_rows(found), line=True))
+    print(f"\n{sweep_page.summary(grid, found.n_done)}; all of them: polars.read_parquet({str(out / 'parts')!r})")
+    for line in sweep_page.failures(failed, grid.cells):
+        print(f"umab: failed: {line}", file=sys.stderr)
+    return int(bool(failed))
+
+
 def _run_and_report(
     options: argparse.Namespace,
     experiments: list[Experiment],
@@ -457,7 +537,6 @@ def _verdicts(run: Run) -> str:
 def certify(options: argparse.Namespace) -> int:
     """Check the statements of the proofs, or search for worst cases; return 1 if one that should hold is violated."""
     _need_report()
-    from umab.files import write_atomically
     from umab.theory import certificates, worst_cases
     from umab.theory.trajectory import refusal
 

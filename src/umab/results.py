@@ -167,6 +167,11 @@ class Result:
             )
 
 
+def spread_out(n_rounds: int, most: int) -> npt.NDArray[np.intp]:
+    """Return rounds of a curve to show, from 0: at most so many, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, most)).round().astype(np.intp))
+
+
 def _npz(arrays: dict[str, Array]) -> bytes:
     """Return what `numpy.savez_compressed` writes, in a fifth of its time: arms drawn by lot hardly get smaller."""
     buffer = io.BytesIO()

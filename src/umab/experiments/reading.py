@@ -39,7 +39,7 @@ def data_of(data: Any, folder: Path) -> dict[str, Any]:
         return dict(data)
     if not isinstance(data, Mapping) or not isinstance(data.get("file"), str):
         raise TypeError(
-            "data must be the path of a file, or a table like {name = 'stocks'}, {suite = 'outliers'} or "
+            "data must be the path of a file, or a table like {name = 'stocks'} or {suite = 'outliers'} or "
             f"{{file = 'losses.csv'}}, but got {data!r}"
         )
     refuse_unknown(data, ("file", "reward", "drop", "suspicious"), where=" in data")

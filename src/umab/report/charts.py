@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.experiments.contest import RECOMMENDED, Standings
+from umab.experiments.pooled import Pooled
 from umab.experiments.runner import Curve, Outcome
+from umab.results import spread_out
 from umab.theory.scaling import LEVEL, Scaling
 
 _POINTS = 320
@@ -59,11 +61,95 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
     interactive
         For the page: as wide as its place, with values under the pointer and names to click. Otherwise for a file.
     """
-    names = list(outcome.curves)
+    rounds = spread_out(outcome.losses.n_rounds, _POINTS)
+    values = [_values(name, curve, rounds) for name, curve in outcome.curves.items()]
+    if interactive:
+        return _curves(values, outcome.losses.n_rounds)
+    stand_in = " · stand-in data" if outcome.stand_in else ""
+    title = " · ".join(filter(None, (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name)))
+    return _curves(values, outcome.losses.n_rounds, title + stand_in)
+
+
+def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None = None) -> dict[str, Any]:
+    """Return the chart of mean regrets over the rounds, with bands of two standard errors; `title` as for a file."""
+    values = [
+        {"policy": name, "role": "main", "t": each.rounds, "mean": each.mean, **_band(each.mean, 2.0 * each.se)}
+        for name, each in curves.items()
+    ]
+    return _curves(values, n_rounds, title)
+
+
+def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, Any]:
+    """Return a map of regrets as multiples of the smallest one, which is 1 and white.
+
+    Parameters
+    ----------
+    values
+        What to draw, row by row.
+    rows, columns
+        What the rows and the columns are.
+    title
+        For a file; None for the page, where the chart is as wide as its place.
+    """
+    over, down = (list(dict.fromkeys(each[at] for each in values)) for at in (1, 0))
+    spec: dict[str, Any] = {
+        "config": {**_CONFIG, "axis": {**_CONFIG["axis"], "grid": False, "labelLimit": 260}},
+        "height": {"step": 26},
+        "data": {"values": [each.as_json() for each in values]},
+        "encoding": {
+            "x": {"field": "column", "type": "nominal", "sort": over, "title": columns, "axis": {"orient": "top"}},
+            "y": {"field": "row", "type": "nominal", "sort": down, "title": rows},
+        },
+        "layer": [
+            {
+                "mark": {"type": "rect", "stroke": "#ffffff", "tooltip": {"content": "encoding"}},
+                "encoding": {
+                    "color": {
+                        # By expression: what has no multiple is grey, and not the end of the scale.
+                        "condition": {"test": "!isValid(datum.multiple)", "value": "#e4e4e4"},
+                        "field": "multiple",
+                        "type": "quantitative",
+                        "scale": {"type": "log", "domain": [1, 10], "clamp": True, "range": ["#ffffff", "#d55e00"]},
+                        "legend": None,
+                    },
+                    "tooltip": [
+                        {"field": "row", "title": rows or "row"},
+                        {"field": "column", "title": columns or "column"},
+                        {"field": "said", "title": "regret"},
+                    ],
+                },
+            },
+            {"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": {"field": "text"}}},
+        ],
+    }
+    if title is not None:
+        return {**spec, "width": {"step": 90}, "title": {"text": title, "anchor": "start"}}
+    return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+class Heat(NamedTuple):
+    """A place on a heat map."""
+
+    row: str
+    column: str
+    multiple: float
+    """The regret as a multiple of the smallest one; not a number where there is none."""
+    text: str
+    """What stands there."""
+    said: str
+    """What stands under the pointer."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a chart takes it."""
+        return {**self._asdict(), "multiple": _plain(np.array([self.multiple]))[0]}
+
+
+def _curves(values: list[dict[str, Any]], n_rounds: int, title: str | None = None) -> dict[str, Any]:
+    """Return a chart of curves with bands: for a file if it has a title, else for the page."""
+    interactive = title is None
+    names = [each["policy"] for each in values]
     styles = _styles(names)
-    rounds = _thinned(outcome.losses.n_rounds)
-    # In reverse, so that what is named first is drawn last, on top.
-    values = [_values(name, curve, rounds) for name, curve in reversed(list(outcome.curves.items()))]
+    values = values[::-1]  # so that what is named first is drawn last, on top
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
     # By expression: the format of an axis has one prefix for all its labels, 0k among them.
     label = f"format(datum.value, '{'~s' if 1e3 <= largest < 1e12 else '~g'}')"
@@ -83,7 +169,7 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
             "type": "quantitative",
             "title": "round t",
             "axis": {"tickMinStep": 1, "labelOverlap": "greedy"},
-            "scale": {"domain": [0, outcome.losses.n_rounds], "nice": False},
+            "scale": {"domain": [0, n_rounds], "nice": False},
         },
         "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
     }
@@ -93,7 +179,7 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
     }
     lines: dict[str, Any] = {
-        "mark": {"type": "line", "point": outcome.losses.n_rounds == 1},
+        "mark": {"type": "line", "point": n_rounds == 1},
         "encoding": {
             "y": {**y, "field": "mean"},
             "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
@@ -110,9 +196,7 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
         "layer": layers,
     }
     if not interactive:
-        stand_in = " · stand-in data" if outcome.stand_in else ""
-        title = " · ".join(filter(None, (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name)))
-        return {**spec, "width": 440, "title": {"text": title + stand_in, "anchor": "start"}}
+        return {**spec, "width": 440, "title": {"text": title, "anchor": "start"}}
     picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
     lines["params"] = [picked]
     for layer in layers:
@@ -260,15 +344,12 @@ def _escaped(name: str) -> str:
 def _values(name: str, curve: Curve, rounds: npt.NDArray[np.intp]) -> dict[str, Any]:
     mean, sd = curve.result.mean[rounds], curve.result.sd[rounds]
     band = np.where(np.isnan(sd) | (curve.role == "extra"), 0.0, sd)  # nor has a single trial
+    return {"policy": name, "role": curve.role, "t": rounds + 1, "mean": mean, **_band(mean, band)}
+
+
+def _band(mean: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
     with np.errstate(over="ignore", invalid="ignore"):
-        return {
-            "policy": name,
-            "role": curve.role,
-            "t": rounds + 1,
-            "mean": mean,
-            "low": mean - band,
-            "high": mean + band,
-        }
+        return {"low": mean - width, "high": mean + width}
 
 
 def _plain(value: Any) -> Any:
@@ -278,11 +359,6 @@ def _plain(value: Any) -> Any:
     if value.dtype.kind != "f":
         return value.tolist()
     return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
-
-
-def _thinned(n_rounds: int) -> npt.NDArray[np.intp]:
-    """Return the rounds that are drawn, from 0, evenly spread, the first and the last among them."""
-    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, _POINTS)).round().astype(np.intp))
 
 
 def _styles(names: list[str]) -> list[_Style]:

@@ -1,0 +1,105 @@
+"""What a sweep will cost in time, memory and disk, from short runs on this machine. Nothing is written."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from umab.algorithms.registry import policy as policy_of
+from umab.engine.simulate import simulate
+from umab.experiments.parts import POINTS, as_part, rounds_of
+from umab.experiments.sweep import Cell, Sweep, base_name
+from umab.losses import Losses
+
+HEAD = 4096
+"""Rounds of a table that a timed run has at most."""
+
+_TIMED_FOR = 0.1
+"""Seconds that a timed run should take at least."""
+
+
+class Cost(NamedTuple):
+    """What cells will take, about."""
+
+    n_rounds: int
+    seconds: float
+    """Until all are done."""
+    a_cell: int
+    """Bytes that the largest cell takes while it runs."""
+    disk: int
+    """Bytes of parts and tables."""
+
+
+def estimate(cells: Sequence[Cell], heads: Mapping[str, Losses], n_workers: int) -> Cost:
+    """Return what cells will take on so many workers like this machine; `heads` are their tables' first rounds."""
+    speeds: dict[tuple[str, int, bool], float] = {}
+    seconds, longest = 0.0, 0.0
+    for cell in cells:
+        kind = base_name(cell.policy), cell.table.n_arms, cell.delay > 0
+        if kind not in speeds:
+            speeds[kind] = _seconds_a_round(cell, heads[cell.table.digest])
+        own = cell.n_rounds * speeds[kind]
+        seconds, longest = seconds + own, max(longest, own)
+    part, a_part = _part(cells[0], heads[cells[0].table.digest]) if cells else (0.0, 0)
+    tables = {cell.table.digest: cell.table.size for cell in cells}
+    return Cost(
+        n_rounds=rounds_of(cells),
+        seconds=max(longest, seconds / n_workers) + part * len(cells) / n_workers,
+        a_cell=max((_memory(cell) for cell in cells), default=0),
+        disk=sum(tables.values()) + len(cells) * a_part,
+    )
+
+
+def memory_before(sweep: Sweep) -> int:
+    """Return the bytes of a process that is ready to run the policies of a sweep, with all that has to be compiled."""
+    import polars  # noqa: F401  # every worker has it
+
+    for entry in sweep.policies:
+        policy = policy_of(next(iter(entry.points.values())))
+        lowest, highest = policy.loss_range
+        simulate(policy, np.full((2, 2), max(lowest, min(highest, 0.5))), n_trials=1, progress=False, n_threads=1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _seconds_a_round(cell: Cell, head: Losses) -> float:
+    policy, n_trials, rounds = policy_of(cell.policy), 1, head.n_rounds
+    while True:
+        start = time.perf_counter()
+        simulate(
+            policy,
+            head,
+            n_trials=n_trials,
+            expected=True,
+            keep="summary",
+            delays=cell.delay or None,
+            n_threads=1,
+            progress=False,
+        )
+        seconds = time.perf_counter() - start
+        # The first run may have compiled.
+        if n_trials > 1 and (seconds >= _TIMED_FOR or n_trials >= cell.n_trials):
+            return seconds / (n_trials * rounds)
+        n_trials *= 8
+
+
+def _part(cell: Cell, head: Losses) -> tuple[float, int]:
+    """Return the seconds that it takes to make a part, and its bytes."""
+    result = simulate(cell.policy, head, n_trials=1, expected=True, keep="summary", n_threads=1, progress=False)
+    short = cell._replace(table=cell.table._replace(n_rounds=head.n_rounds), n_trials=1)
+    as_part(short, result)  # the first one imports
+    start = time.perf_counter()
+    size = len(as_part(short, result))
+    points = min(POINTS, cell.table.n_rounds) - min(POINTS, head.n_rounds)
+    return time.perf_counter() - start, size + 8 * (cell.n_trials + 3 * points)
+
+
+def _memory(cell: Cell) -> int:
+    """Return the bytes of a running cell: the table three times over, curves, and what a block of trials needs."""
+    rounds = cell.table.n_rounds
+    return 3 * cell.table.size + 8 * (12 * rounds + 2 * cell.n_trials) + 32 * min(rounds, HEAD) * 40

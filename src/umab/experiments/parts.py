@@ -1,0 +1,192 @@
+"""The folder of a sweep: its tables, and a part for each cell, which a worker writes when the cell is done.
+
+- ``tables/SHA256.npy``: the losses. Workers read them from here, so they need not see the files that the losses come
+  from, and these may change while a sweep runs.
+- ``parts/ID.parquet``: one row, with what the trials of a cell came to. The same cell gives the same bytes, whoever
+  runs it.
+- ``sweep.json``: which cells the present grid has. Parts of others, of an earlier grid, may lie beside them.
+
+All columns have the same names and types in all parts, so that all of them are read as one table however the grid
+grows; parameters, which differ from policy to policy, are JSON in one column.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from umab.algorithms.registry import policy as policy_of
+from umab.engine.simulate import simulate, versions
+from umab.experiments.sweep import FORMAT, Cell, Grid, Table, base_name, parameters
+from umab.files import write_atomically
+from umab.losses import Losses
+from umab.progress import Progress
+from umab.results import Result, spread_out
+
+POINTS = 200
+"""Rounds of a curve that a part has at most, the first and the last among them."""
+
+
+def prepare(out: Path) -> None:
+    """Make the folder of a sweep, or say why that cannot be."""
+    refuse_others(out)
+    try:
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        (out / "parts").mkdir(exist_ok=True)
+    except OSError as error:
+        raise OSError(f"a sweep needs a folder, but {str(out)!r} cannot be made: {error.strerror}") from None
+
+
+def refuse_others(out: Path) -> None:
+    """Refuse a folder that holds other things than a sweep."""
+    if out.exists() and not out.is_dir():
+        raise FileExistsError(f"a sweep needs a folder, but {str(out)!r} is a file")
+    about = out / "sweep.json"
+    if about.exists():
+        try:
+            ours = json.loads(about.read_text(encoding="utf-8"))["format"] == FORMAT
+        except (OSError, ValueError, KeyError, TypeError):
+            ours = False
+    else:  # one that was stopped before it began has nothing but tables
+        ours = not out.exists() or {path.name for path in out.iterdir()} <= {"tables", "parts"}
+    if not ours:
+        raise FileExistsError(f"{str(out)!r} holds other things than a sweep; take a new or an empty folder")
+
+
+def store(losses: Losses, out: Path) -> None:
+    """Write a table for the workers, unless it is there."""
+    path = _table_path(out, losses.digest)
+    if not path.exists():
+        content = io.BytesIO()
+        np.save(content, losses.table, allow_pickle=False)
+        write_atomically(path, content.getvalue())
+
+
+def part_path(out: Path, id: str) -> Path:
+    """Return where the part of a cell is."""
+    return out / "parts" / f"{id}.parquet"
+
+
+def done(out: Path) -> set[str]:
+    """Return the ids of all cells that are done, those of earlier grids too."""
+    folder = out / "parts"
+    return {path.stem for path in folder.glob("[!.]*.parquet")} if folder.is_dir() else set()
+
+
+def run_cell(cell: Cell, out: Path, n_threads: int = 1, stop: threading.Event | None = None) -> tuple[str, str | None]:
+    """Run a cell and write its part; return its id, and what went wrong or None. The one thing that workers do.
+
+    `stop` ends it early, for a worker that is a thread.
+    """
+    bar = Progress(cell.n_rounds, "running a cell", False)  # nobody sees it; progress is what the parts tell
+    bar.stopped = stop or bar.stopped
+    try:
+        _refuse_other_versions(cell)
+        losses = _losses(out, cell.table)
+        result = simulate(
+            policy_of(cell.policy),
+            losses,
+            n_trials=cell.n_trials,
+            seed=cell.seed,
+            expected=True,
+            keep="summary",
+            delays=cell.delay or None,
+            n_threads=n_threads,
+            progress=bar,
+        )
+        write_atomically(part_path(out, cell.id), as_part(cell, result))
+    except Exception as error:  # the other cells go on
+        return cell.id, f"{type(error).__name__}: {error}"
+    return cell.id, None
+
+
+def as_part(cell: Cell, result: Result) -> bytes:
+    """Return the content of a part."""
+    import polars
+
+    rounds = spread_out(cell.table.n_rounds, POINTS)
+    row: dict[str, tuple[Any, Any]] = {
+        "id": (cell.id, polars.String),
+        "policy": (base_name(cell.policy), polars.String),
+        "name": (cell.policy, polars.String),
+        "parameters": (json.dumps(parameters(policy_of(cell.policy)), default=str), polars.String),
+        "data": (cell.table.label, polars.String),
+        "sha256": (cell.table.digest, polars.String),
+        "n_rounds": (cell.table.n_rounds, polars.Int64),
+        "n_arms": (cell.table.n_arms, polars.Int64),
+        "delay": (cell.delay, polars.Int64),
+        "seed": (cell.seed, polars.Int64),
+        "n_trials": (cell.n_trials, polars.Int64),
+        "regret": (float(result.mean[-1]), polars.Float64),
+        "se": (float(result.se[-1]), polars.Float64),
+        "sd": (float(result.sd[-1]), polars.Float64),
+        "final_regret": (result.final_regret.tolist(), polars.List(polars.Float64)),
+        "round": ((rounds + 1).tolist(), polars.List(polars.Int64)),
+        "mean_curve": (result.mean[rounds].tolist(), polars.List(polars.Float64)),
+        "sd_curve": (result.sd[rounds].tolist(), polars.List(polars.Float64)),
+        "versions": (json.dumps(dict(cell.versions)), polars.String),
+    }
+    frame = polars.DataFrame(
+        {key: [value] for key, (value, _) in row.items()}, schema={key: kind for key, (_, kind) in row.items()}
+    )
+    content = io.BytesIO()
+    frame.write_parquet(content)
+    return content.getvalue()
+
+
+def read(grid: Grid, out: Path) -> list[dict[str, Any]]:
+    """Return the rows of all cells of a grid that are done."""
+    import polars
+
+    paths = [part_path(out, id) for id in sorted(done(out) & grid.cells.keys())]
+    return polars.read_parquet(paths).to_dicts() if paths else []
+
+
+def others(grid: Grid, out: Path) -> int:
+    """Return how many parts are not of this grid."""
+    return len(done(out) - grid.cells.keys())
+
+
+def rounds_of(cells: Iterable[Cell]) -> int:
+    """Return how many rounds cells have, all trials together."""
+    return sum(cell.n_rounds for cell in cells)
+
+
+def _refuse_other_versions(cell: Cell) -> None:
+    here, there = versions(), dict(cell.versions)
+    differ = [f"{name} {here[name]} instead of {there[name]}" for name in there if here[name] != there[name]]
+    if differ:
+        raise ValueError(
+            "a worker must have the versions of whoever started the sweep, or bits may differ, but this one has "
+            f"{', '.join(differ)}"
+        )
+
+
+def _table_path(out: Path, digest: str) -> Path:
+    return out / "tables" / f"{digest}.npy"
+
+
+def _losses(out: Path, table: Table) -> Losses:
+    path = _table_path(out, table.digest)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"a worker must see the folder of the sweep, but there is no {str(path)!r} where it runs"
+        )
+    return _mapped(path, table.digest)
+
+
+@functools.lru_cache(maxsize=2)
+def _mapped(path: Path, digest: str) -> Losses:
+    """Return a table as a view of its file, which workers of one machine share."""
+    table = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    losses = Losses(table=table, arms=tuple(str(k) for k in range(table.shape[1])), source=str(path))
+    if losses.digest != digest:
+        raise ValueError(f"a table must be what the sweep has stored, but {str(path)!r} has been changed")
+    return losses

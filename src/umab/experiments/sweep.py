@@ -1,0 +1,347 @@
+"""Sweep: a grid of policies, parameters, tables, delays and seeds, as a TOML file says it, and its cells.
+
+The name of the file is that of the sweep. ::
+
+    title = "Rates of UMAB-G-A"
+    trials = 100
+    seeds = [0, 1, 2]                 # of the draws; [0] if they are not given
+    data = [                          # one, or a list
+        "latencies.csv",              # beside this file
+        {file = "sales.csv", reward = true, drop = ["date"]},
+        {name = "stochastic", seed = [0, 1, 2]},  # one of umab.datasets; a list of values is an axis
+        {suite = "outliers"},         # a table of the suite, or "development" or "validation" for those of a half
+    ]
+    policies = ["recommended", "umab-nn", "uniform"]
+
+    [grid.umab-g-a]                   # a list is an axis, a single value is fixed
+    rate = [0.25, 1, 4]
+    initial_scale = [0.1, 1, 10]
+
+Further: ``delays = [0, 10]``, how many rounds late losses come (0 if not given).
+
+A cell is one policy with all its parameters on one table, with one delay and one seed. Its id is a digest of what its
+numbers depend on, so a grid that has grown shares the cells it had; a table that was only renamed does so too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from umab import checks
+from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
+from umab.algorithms.registry import policy as policy_of
+from umab.datasets.suite_tables import entries
+from umab.engine.simulate import takes, versions
+from umab.experiments import reading
+from umab.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
+from umab.losses import Losses
+
+FORMAT = "umab.Sweep"
+VERSION = 1
+
+_KEYS = ("title", "trials", "seeds", "delays", "data", "policies", "grid")
+_HALVES = ("development", "validation")
+
+
+class Table(NamedTuple):
+    """What is known of a table of losses without having it."""
+
+    label: str
+    digest: str
+    n_rounds: int
+    n_arms: int
+    source: str
+    stand_in: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes of its numbers."""
+        return 8 * self.n_rounds * self.n_arms
+
+
+class Cell(NamedTuple):
+    """One run of a sweep; all that a worker needs to know of it."""
+
+    policy: str
+    """As `umab.policy` takes it, with all parameters that are not the usual ones."""
+    table: Table
+    delay: int
+    seed: int
+    n_trials: int
+    versions: tuple[tuple[str, str], ...]
+    """Those on which its bits may depend."""
+
+    @property
+    def id(self) -> str:
+        """A digest of what the numbers depend on, and of nothing else."""
+        content = [FORMAT, VERSION, self.policy, self.table.digest, self.delay, self.seed, self.n_trials, self.versions]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+    @property
+    def n_rounds(self) -> int:
+        """The rounds of all its trials."""
+        return self.n_trials * self.table.n_rounds
+
+    def __str__(self) -> str:
+        """Name it."""
+        return f"{self.policy} on {column(self.table.label, self.delay)} with seed {self.seed}"
+
+
+class Entry(NamedTuple):
+    """A policy of the file, with its points in the grid."""
+
+    name: str
+    """As it is shown: the policy, or the best of those that a grid makes of it."""
+    axes: tuple[str, ...]
+    points: Mapping[tuple[Any, ...], str]
+    """The policies by the values on the axes, each by the one name that it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A sweep as its file says it; see the text of this module."""
+
+    id: str
+    title: str
+    n_trials: int
+    seeds: tuple[int, ...]
+    delays: tuple[int, ...]
+    data: Mapping[str, Mapping[str, Any]]
+    """Where the losses of tables come from, by the label of the table."""
+    policies: tuple[Entry, ...]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Sweep:
+        """Return the sweep of a TOML file."""
+        return reading.read(path, "sweep", lambda id, content, folder: cls.of(id, content, folder=folder))
+
+    @classmethod
+    def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Sweep:
+        """Return the sweep that a file with this content describes; paths in it start from `folder`."""
+        refuse_unknown(content, _KEYS)
+        if "data" not in content:
+            raise ValueError("a sweep must say its data, but there is no key 'data'")
+        return cls(
+            id=id,
+            title=as_text("title", content.get("title", id)),
+            n_trials=checks.whole("trials", content.get("trials", 500), least=1),
+            seeds=_numbers("seeds", content.get("seeds", [0])),
+            delays=_numbers("delays", content.get("delays", [0])),
+            data=_data(content["data"], folder),
+            policies=_entries(content.get("policies", []), content.get("grid", {})),
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a sweep on the tables as they are."""
+
+    sweep: Sweep
+    tables: tuple[Table, ...]
+    refused: tuple[tuple[str, str], ...]
+    """Policies with the labels of tables whose losses they do not take; there is no cell for these."""
+    same: tuple[tuple[str, str], ...]
+    """Labels of tables that are the same as another one, whose label follows; they are run once."""
+
+    @cached_property
+    def cells(self) -> dict[str, Cell]:
+        """All cells by their ids; what stands in the file twice is there once."""
+        about = tuple(versions().items())
+        refused = set(self.refused)
+        # Seeds come last, so that a sweep that was stopped has some tables done rather than a little of each.
+        found = (
+            Cell(policy, table, delay, seed, self.sweep.n_trials, about)
+            for table in self.tables
+            for delay in self.sweep.delays
+            for policy in self.policies
+            if (policy, table.label) not in refused
+            for seed in self.sweep.seeds
+        )
+        return {cell.id: cell for cell in found}
+
+    @property
+    def policies(self) -> list[str]:
+        """All policies with their parameters, each once."""
+        return list(dict.fromkeys(text for entry in self.sweep.policies for text in entry.points.values()))
+
+    def as_json(self) -> bytes:
+        """Return what the grid is, for whoever reads the parts: which of them belong to it, and of what they are."""
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "title": self.sweep.title,
+            "n_trials": self.sweep.n_trials,
+            "seeds": self.sweep.seeds,
+            "delays": self.sweep.delays,
+            "tables": [table._asdict() for table in self.tables],
+            "policies": [
+                {"name": each.name, "axes": each.axes, "points": list(each.points.items())}
+                for each in self.sweep.policies
+            ],
+            "refused": self.refused,
+            "versions": versions(),
+            "cells": list(self.cells),
+        }
+        return json.dumps(content, indent=1).encode()
+
+
+class Collected:
+    """A grid under construction: tables go in one by one, so that only one has to be in memory."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._tables: dict[str, Table] = {}
+        self._refused: list[tuple[str, str]] = []
+        self._same: list[tuple[str, str]] = []
+        self._policies = {text: policy_of(text) for entry in sweep.policies for text in entry.points.values()}
+
+    def add(self, label: str, losses: Losses) -> None:
+        """Take in the table of a label."""
+        stand_in = bool(losses.provenance.get("stand_in"))
+        label = f"{label} (stand-in)" if stand_in else label
+        if losses.digest in self._tables:
+            self._same.append((label, self._tables[losses.digest].label))
+            return
+        about = Table(label, losses.digest, losses.n_rounds, losses.n_arms, losses.source, stand_in)
+        self._tables[losses.digest] = about
+        self._refused += [(text, label) for text, policy in self._policies.items() if not takes(policy, losses)]
+
+    def grid(self) -> Grid:
+        """Return the grid of the tables so far."""
+        grid = Grid(self._sweep, tuple(self._tables.values()), tuple(self._refused), tuple(self._same))
+        if not grid.cells:
+            raise ValueError(
+                "there must be a cell to run, but no policy of the sweep takes the losses of a table in it"
+            )
+        return grid
+
+
+def losses_by_label(sweep: Sweep, real: bool | None = None) -> Iterable[tuple[str, Losses]]:
+    """Yield the tables of a sweep with their labels, one after the other; `real` as in `umab.datasets.load`."""
+    for label, data in sweep.data.items():
+        yield label, losses_of(data, real)
+
+
+def column(label: str, delay: int) -> str:
+    """Return what a table with a delay is called."""
+    return f"{label}, delay {delay}" if delay else label
+
+
+def base_name(policy: str) -> str:
+    """Return the name of a policy without its parameters.
+
+    Examples
+    --------
+    >>> from umab.experiments.sweep import base_name
+    >>> base_name("centred(umab-s:rate=2)"), base_name("umab-g-a:rate=4")
+    ('centred(umab-s)', 'umab-g-a')
+    """
+    return re.sub(r":[^)]*", "", policy)
+
+
+def parameters(policy: Policy) -> dict[str, Any]:
+    """Return the parameters of a policy, for a centred one those of what is centred."""
+    return parameters(policy.policy) if isinstance(policy, Centred) else policy.parameters()
+
+
+def _numbers(key: str, values: Any) -> tuple[int, ...]:
+    numbers = [checks.whole(key, value, least=0, most=2**63 - 1) for value in as_list(key, values)]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"{key} must be different numbers, at least one, but got {values!r}")
+    return tuple(numbers)
+
+
+def _data(given: Any, folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Return data sources by labels that differ."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in given if isinstance(given, list) else [given]:
+        for label, source in _expanded(one, folder):
+            if label in found:
+                raise ValueError(f"tables must differ, but {label!r} is there twice in data")
+            found[label] = source
+    if not found:
+        raise ValueError("there must be a table to run on, but the list of data is empty")
+    return found
+
+
+def _expanded(given: Any, folder: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Yield the tables that a source stands for, with labels: a list of values is an axis, a half is its tables."""
+    if not isinstance(given, Mapping) or "file" in given:
+        yield str(given["file"] if isinstance(given, Mapping) else given), data_of(given, folder)
+        return
+    every = dict(given)
+    if every.get("suite") in _HALVES:
+        every["suite"] = [entry.name for entry in entries(every["suite"])]
+    lists = {key: value if isinstance(value, list) else [value] for key, value in every.items()}
+    for values in itertools.product(*lists.values()):
+        source = dict(zip(lists, values, strict=True))
+        name = source.get("name", source.get("suite"))
+        told = [f"{key}={value}" for key, value in source.items() if key not in ("name", "suite")]
+        yield " ".join([str(name), *told]), data_of(source, folder)
+
+
+def _entries(policies: Any, grid: Any) -> tuple[Entry, ...]:
+    if not isinstance(grid, Mapping):
+        raise TypeError(f"grid must be tables [grid.POLICY], but got {grid!r}")
+    found = []
+    for text in as_list("policies", policies):
+        name = policy_of(as_text("policies", text)).name
+        found.append(Entry(name, (), {(): name}))
+    for name, own in grid.items():
+        if not isinstance(own, Mapping):
+            raise TypeError(f"the grid of {name!r} must be a table, [grid.{name}], but got {own!r}")
+        found.append(_entry(name, own))
+    names = [entry.name for entry in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"policies must differ, but {name!r} is there twice")
+    if not found:
+        raise ValueError("there must be a policy to run, but there is none in policies or grid")
+    return tuple(found)
+
+
+def _entry(name: str, own: Mapping[str, Any]) -> Entry:
+    plain = policy_of(name).name  # refuses what is not one, and knows what 'recommended' is
+    if ":" in name:
+        raise ValueError(f"parameters must stand in the table of a grid, not in its name, but got {name!r}")
+    for key, value in own.items():
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, (bool, int, float, str)):
+                raise TypeError(f"{key} of {name!r} must be a number, a text or a list of these, but got {one!r}")
+        if value == []:
+            raise ValueError(f"{key} of {name!r} must have a value, but got an empty list")
+    axes = {key: value for key, value in own.items() if isinstance(value, list)}
+    fixed = {key: value for key, value in own.items() if not isinstance(value, list)}
+    points = {
+        values: _with_parameters(plain, {**fixed, **dict(zip(axes, values, strict=True))})
+        for values in itertools.product(*axes.values())
+    }
+    shown = _with_parameters(plain, fixed) if _is_complete(plain, fixed) else plain
+    return Entry(f"{shown}, best of {len(points)}" if axes else shown, tuple(axes), points)
+
+
+def _is_complete(plain: str, fixed: Mapping[str, Any]) -> bool:
+    """Whether a policy can be made of the fixed parameters alone: some parameters make sense together only."""
+    try:
+        _with_parameters(plain, fixed)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_parameters(plain: str, values: Mapping[str, Any]) -> str:
+    """Return the name of a policy with parameters; those of a centred policy stand inside its brackets."""
+    if not values:
+        return policy_of(plain).name
+    inner = plain.rstrip(")")
+    told = ",".join(f"{key}={value}" for key, value in values.items())
+    return policy_of(f"{inner}:{told}{plain[len(inner) :]}").name
