@@ -19,6 +19,10 @@ _POINTS = 320
 """Rounds of a curve that are drawn; more would make files larger and no line different to the eye."""
 
 
+_FIT = 12
+"""Letters of a label that fit over a column of a heat map."""
+
+
 class _Style(NamedTuple):
     colour: str
     dash: tuple[int, ...] = ()
@@ -89,27 +93,34 @@ def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None 
     rows, columns
         What the rows and the columns are.
     title
-        For a file; None for the page, where the chart is as wide as its place.
+        For a file.
     """
     over, down = (list(dict.fromkeys(each[at] for each in values)) for at in (1, 0))
+    across = {"orient": "top", "labelAngle": -30 if max(map(len, over)) > _FIT else 0}
     spec: dict[str, Any] = {
         "config": {**_CONFIG, "axis": {**_CONFIG["axis"], "grid": False, "labelLimit": 260}},
         "height": {"step": 26},
+        "width": {"step": 90},
         "data": {"values": [each.as_json() for each in values]},
         "encoding": {
-            "x": {"field": "column", "type": "nominal", "sort": over, "title": columns, "axis": {"orient": "top"}},
+            "x": {"field": "column", "type": "nominal", "sort": over, "title": columns, "axis": across},
             "y": {"field": "row", "type": "nominal", "sort": down, "title": rows},
         },
         "layer": [
             {
-                "mark": {"type": "rect", "stroke": "#ffffff", "tooltip": {"content": "encoding"}},
+                "mark": {"type": "rect", "stroke": "#dddddd", "invalid": None, "tooltip": {"content": "encoding"}},
                 "encoding": {
                     "color": {
-                        # By expression: what has no multiple is grey, and not the end of the scale.
                         "condition": {"test": "!isValid(datum.multiple)", "value": "#e4e4e4"},
                         "field": "multiple",
                         "type": "quantitative",
-                        "scale": {"type": "log", "domain": [1, 10], "clamp": True, "range": ["#ffffff", "#d55e00"]},
+                        "scale": {
+                            "type": "log",
+                            "domain": [1, 10],
+                            "clamp": True,
+                            "range": ["#ffffff", "#d55e00"],
+                            "interpolate": "rgb",
+                        },
                         "legend": None,
                     },
                     "tooltip": [
@@ -122,9 +133,7 @@ def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None 
             {"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": {"field": "text"}}},
         ],
     }
-    if title is not None:
-        return {**spec, "width": {"step": 90}, "title": {"text": title, "anchor": "start"}}
-    return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    return spec if title is None else {**spec, "title": {"text": title, "anchor": "start"}}
 
 
 class Heat(NamedTuple):
@@ -366,7 +375,7 @@ def _styles(names: list[str]) -> list[_Style]:
     chosen: list[_Style] = []
     free = iter(_MORE * (len(names) // len(_MORE) + 1))
     for name in names:
-        own = _STYLES.get(name)
+        own = _STYLES.get(name.partition(", ")[0])  # the best of a grid, too, has the colour of its family
         chosen.append(own if own and own not in chosen else next(free))
     return chosen
 

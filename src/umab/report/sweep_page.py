@@ -45,7 +45,10 @@ def write(found: Found, folder: Path, command: str) -> Path:
                 command=command,
                 said=summary(found.grid, found.n_done),
                 refused=refusals(found.grid),
-                figures=[(str(number), title) for number, (title, _, _) in enumerate(figures)],
+                maps=[(str(number), title) for number, (title, kind, _) in enumerate(figures) if kind is heat_map],
+                curves=[
+                    (str(number), title) for number, (title, kind, _) in enumerate(figures) if kind is pooled_chart
+                ],
                 best=best_rows(found),
                 chosen=[(entry, found.chosen(entry)) for entry in found.grid.sweep.policies if entry.axes],
                 unscored=[place for place in found.columns if math.isnan(found.relative(found.best[place], place))],
