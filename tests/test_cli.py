@@ -76,7 +76,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_every_command_has_an_example() -> None:
-    for command in ("policies", "compare", "reproduce", "run", "certify", "scaling", "data"):
+    for command in ("policies", "compare", "reproduce", "run", "certify", "scaling", "sweep", "data"):
         assert f"umab {command}" in run(command, "--help").stdout.partition("example: ")[2]
 
 

@@ -21,6 +21,7 @@ import pytest
 import umab
 from umab import cli
 from umab.experiments.experiment import Experiment
+from umab.experiments.sweep import Sweep
 from umab.testing import check_policy
 
 ROOT = Path(__file__).parent.parent
@@ -68,9 +69,15 @@ def test_the_shell_lines_of_the_readme_are_commands_of_ours() -> None:
 
 
 def test_the_experiment_of_the_readme_is_one() -> None:
-    (shown,) = blocks("README.md", "toml")
+    shown, _ = blocks("README.md", "toml")
     experiment = Experiment.of("routing", tomllib.loads(shown))
     assert len(experiment.settings[0].claims) == 2
+
+
+def test_the_sweep_of_the_readme_is_one() -> None:
+    _, shown = blocks("README.md", "toml")
+    sweep = Sweep.of("rates", tomllib.loads(shown))
+    assert len(sweep.data) == 5 and len(sweep.policies[-1].points) == 9
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -404,7 +404,7 @@ def run_sweep(options: argparse.Namespace) -> int:
 
     sweep = Sweep.read(options.sweep)
     cluster.check_options(options.backend, options.workers, options.address)
-    out = Path(options.out or f"sweep-{sweep.id}").resolve()
+    out = Path(options.out or f"sweep-{sweep.id}")
     runs = not (options.dry_run or options.report)
     (parts.prepare if runs else parts.refuse_others)(out)
     before = cost.memory_before(sweep) if options.dry_run else 0
@@ -440,7 +440,8 @@ def run_sweep(options: argparse.Namespace) -> int:
     found = Found.of(grid, parts.read(grid, out))
     if found.n_done:
         print(_table(sweep_page.best_rows(found), line=True))
-    print(f"\n{sweep_page.summary(grid, found.n_done)}; all of them: polars.read_parquet({str(out / 'parts')!r})")
+    place = out / "parts" / "*.parquet"
+    print(f'\n{sweep_page.summary(grid, found.n_done)}; to read them: polars.read_parquet("{place}")')
     for line in sweep_page.failures(failed, grid.cells):
         print(f"umab: failed: {line}", file=sys.stderr)
     return int(bool(failed))

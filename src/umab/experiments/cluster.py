@@ -109,7 +109,7 @@ def run(
     cells
         What to run.
     out
-        The folder of the sweep, with the tables in it; all workers must see it under this name.
+        The folder of the sweep, with the tables in it; all workers must see it under its full name.
     workers
         Who runs them.
     n_skipped
@@ -125,7 +125,7 @@ def run(
         _stopped_by_signals(stop),
     ):
         bar.skip(n_skipped)
-        return _Attempts(cells, out, workers, stop).run()
+        return _Attempts(cells, out.resolve(), workers, stop).run()
 
 
 class _Attempts:

@@ -95,7 +95,8 @@ def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None 
     title
         For a file.
     """
-    over, down = (list(dict.fromkeys(each[at] for each in values)) for at in (1, 0))
+    over = list(dict.fromkeys(each.column for each in values))
+    down = list(dict.fromkeys(each.row for each in values))
     across = {"orient": "top", "labelAngle": -30 if max(map(len, over)) > _FIT else 0}
     spec: dict[str, Any] = {
         "config": {**_CONFIG, "axis": {**_CONFIG["axis"], "grid": False, "labelLimit": 260}},

@@ -67,7 +67,8 @@ def write(found: Found, folder: Path, command: str) -> Path:
 def _figures(found: Found) -> list[tuple[str, Any, tuple[Any, ...]]]:
     """Return the figures: a title, and the function that draws it with its arguments."""
     figures: list[tuple[str, Any, tuple[Any, ...]]] = []
-    chosen = [(entry, policy) for entry in found.grid.sweep.policies if (policy := found.chosen(entry)) is not None]
+    # Of what is not done yet, or not taken, the map shows just that, for any point of the grid.
+    chosen = [(entry, found.chosen(entry) or next(iter(entry.points.values()))) for entry in found.grid.sweep.policies]
     figures.append(("Policies and tables", heat_map, (_by_table(found, chosen), "", "")))
     for entry in found.grid.sweep.policies:
         if len(entry.axes) == 1:

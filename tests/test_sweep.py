@@ -1,0 +1,749 @@
+"""Sweeps: the file, the grid, the cells, what runs them, and what is read from them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pytest
+
+import umab
+from umab import cli
+from umab.experiments import cluster, cost, parts
+from umab.experiments.pooled import Found
+from umab.experiments.sweep import Cell, Collected, Grid, Sweep, losses_by_label
+from umab.report import sweep_page
+
+QUICK = """
+title = "Rates"
+trials = 40
+seeds = [0, 1]
+data = ["times.csv", {name = "stochastic", seed = [3, 4]}]
+policies = ["recommended", "umab-nn", "uniform"]
+
+[grid.umab-g-a]
+rate = [1, 4]
+initial_scale = [0.1, 1, 10]
+"""
+
+# Some seconds on two workers, in cells of a fraction of a second: there is a middle in which to be killed.
+LONG = """
+trials = 500
+seeds = [0, 1, 2, 3]
+data = ["times.csv", {name = "stochastic"}]
+policies = ["recommended", "uniform"]
+
+[grid.umab-g-a]
+rate = [0.5, 1, 2]
+"""
+
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    return {"trials": 5, "data": {"name": "stochastic"}, "policies": ["uniform"]} | changes
+
+
+def fill(folder: Path) -> Path:
+    rows = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3)).tolist()
+    text = "\n".join(["a,b,c", *(",".join(map(repr, row)) for row in rows)])
+    (folder / "times.csv").write_text(text + "\n")
+    (folder / "quick.toml").write_text(QUICK)
+    (folder / "long.toml").write_text(LONG)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return fill(tmp_path)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "umab.cli", "sweep", *arguments]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=folder, timeout=120)
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a sweep in a session of its own, as a terminal does: a signal can go to all its processes."""
+    return subprocess.Popen(
+        command(*arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def written(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (out / "parts").glob("*.parquet")}
+
+
+def until(true: Callable[[], bool], process: subprocess.Popen[Any] | None = None, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline and (process is None or process.poll() is None)
+        time.sleep(0.01)
+
+
+def in_the_middle(out: Path, process: subprocess.Popen[Any]) -> None:
+    until(lambda: (out / "parts").is_dir() and len(parts.done(out)) >= 3, process)
+
+
+def grid_of(sweep: Sweep, out: Path | None = None) -> Grid:
+    collected = Collected(sweep)
+    if out is not None:
+        parts.prepare(out)
+    for label, losses in losses_by_label(sweep, real=False):
+        collected.add(label, losses)
+        if out is not None:
+            parts.store(losses, out)
+    return collected.grid()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The parts of the long sweep, from a run without incidents."""
+    here = fill(tmp_path_factory.mktemp("local"))
+    done = run(here, "long.toml", "--workers", "2", "--out", "out")
+    assert done.returncode == 0 and done.stderr == ""
+    return written(here / "out")
+
+
+# The file and the grid.
+
+
+def test_a_grid_has_a_cell_for_every_combination(folder: Path) -> None:
+    grid = grid_of(Sweep.read(folder / "quick.toml"))
+    assert [table.label for table in grid.tables] == ["times.csv", "stochastic seed=3", "stochastic seed=4"]
+    assert (grid.tables[0].n_rounds, grid.tables[0].n_arms) == (1000, 3)
+    assert grid.sweep.policies[-1].axes == ("rate", "initial_scale")
+    assert list(grid.sweep.policies[-1].points.values()) == [
+        "umab-g-a:initial_scale=0.1,rate=1",
+        "umab-g-a:rate=1",
+        "umab-g-a:initial_scale=10,rate=1",
+        "umab-g-a:initial_scale=0.1,rate=4",
+        "umab-g-a:rate=4",
+        "umab-g-a:initial_scale=10,rate=4",
+    ]
+    # umab-nn does not take the negative losses of two tables.
+    assert set(grid.refused) == {("umab-nn", "stochastic seed=3"), ("umab-nn", "stochastic seed=4")}
+    assert len(grid.cells) == (9 + 8 + 8) * 2
+    assert {cell.policy for cell in grid.cells.values()} >= {"centred(umab-s)", "umab-nn", "uniform"}
+
+
+def test_other_axes() -> None:
+    sweep = Sweep.of("x", content(delays=[0, 7], data={"suite": ["outliers", "sparse"], "seed": [0, 1]}))
+    assert list(sweep.data) == ["outliers seed=0", "outliers seed=1", "sparse seed=0", "sparse seed=1"]
+    grid = grid_of(Sweep.of("x", content(delays=[0, 7])))
+    assert [str(cell) for cell in grid.cells.values()] == [
+        "uniform on stochastic with seed 0",
+        "uniform on stochastic, delay 7 with seed 0",
+    ]
+    half = Sweep.of("x", content(data={"suite": "development"}))
+    assert list(half.data) == list(umab.datasets.suite("development", real=False))
+    inside = Sweep.of("x", content(grid={"recommended": {"rate": [0.5, 2], "clipping": "none"}}))
+    (entry,) = inside.policies[1:]
+    assert entry.name == "centred(umab-s:clipping=none), best of 2"
+    assert list(entry.points.values()) == [
+        "centred(umab-s:clipping=none,rate=0.5)",
+        "centred(umab-s:clipping=none,rate=2)",
+    ]
+
+
+def test_what_is_there_twice_is_run_once(tmp_path: Path) -> None:
+    sweep = Sweep.of("x", content(policies=["uniform", "umab-g-a"], grid={"umab-g-a": {"rate": [0.25, 1]}}))
+    assert len(grid_of(sweep).cells) == 3  # 0.25 is the usual rate
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,1\n")
+    (tmp_path / "b.csv").write_text("x,y\n1.0,2.0\n3.0,1.0\n")
+    grid = grid_of(Sweep.of("x", content(data=["a.csv", "b.csv"]), folder=tmp_path))
+    assert grid.same == (("b.csv", "a.csv"),) and len(grid.cells) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trails": 5}, "there is no key 'trails'; did you mean 'trials'"),
+        ({"trials": 0}, "trials must be at least 1, but got trials=0"),
+        ({"seeds": 3}, "seeds must be a list, but got 3"),
+        ({"seeds": [1, 1]}, "seeds must be different numbers, at least one, but got \\[1, 1\\]"),
+        ({"delays": [-1]}, "delays must be at least 0"),
+        ({"data": []}, "there must be a table to run on"),
+        ({"data": [{"name": "stochastic"}] * 2}, "tables must differ, but 'stochastic' is there twice"),
+        ({"data": {"name": "stochastics"}}, "a data set must be one of .* did you mean 'stochastic'"),
+        ({"data": {"name": "stochastic", "sed": [1]}}, "did you mean 'seed'"),
+        ({"data": {"suite": "outlier"}}, "suite must be one of .*, but got suite='outlier'"),
+        ({"policies": []}, "there must be a policy to run"),
+        ({"policies": ["uniform", "uniform"]}, "policies must differ, but 'uniform' is there twice"),
+        ({"policies": ["unifrom"]}, "a policy must be one of .* did you mean 'uniform'"),
+        ({"grid": 3}, "grid must be tables \\[grid.POLICY\\], but got 3"),
+        ({"grid": {"umab-g": 4}}, "the grid of 'umab-g' must be a table"),
+        ({"grid": {"umab-g": {"rat": [4]}}}, "umab-g takes .*, but got 'rat'"),
+        ({"grid": {"umab-g": {"rate": []}}}, "rate of 'umab-g' must have a value"),
+        ({"grid": {"umab-g": {"rate": [[1]]}}}, "rate of 'umab-g' must be a number, a text or a list"),
+        ({"grid": {"umab-g:rate=4": {"initial_scale": [1]}}}, "parameters must stand in the table of a grid"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Sweep.of("x", content(**changes))
+
+
+def test_a_sweep_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there must be a cell to run, but no policy"):
+        grid_of(Sweep.of("x", content(policies=["umab-nn"])))
+    with pytest.raises(ValueError, match="a sweep must say its data"):
+        Sweep.of("x", {"policies": ["uniform"]})
+    with pytest.raises(FileNotFoundError, match="there is no sweep at"):
+        Sweep.read(tmp_path / "none.toml")
+
+
+def test_ids_change_when_numbers_may_and_only_then() -> None:
+    def ids(**changes: Any) -> set[str]:
+        return set(grid_of(Sweep.of("x", content(**changes))).cells)
+
+    (cell,) = grid_of(Sweep.of("x", content())).cells.values()
+    known = {cell.id}
+    assert ids(title="another") == ids(policies=["uniform", "umab-g-a"]) & known == ids(seeds=[0, 1]) & known == known
+    renamed = cell._replace(table=cell.table._replace(label="other", source="elsewhere", stand_in=True))
+    assert renamed.id == cell.id
+    others = [
+        cell._replace(policy="umab-g"),
+        cell._replace(table=cell.table._replace(digest="0" * 64)),
+        cell._replace(delay=1),
+        cell._replace(seed=1),
+        cell._replace(n_trials=6),
+        cell._replace(versions=(("umab", "9"),)),
+    ]
+    assert len({cell.id, *(other.id for other in others)}) == 1 + len(others)
+
+
+# What a part says.
+
+
+def test_a_part_has_what_a_simulation_gives(tmp_path: Path) -> None:
+    sweep = Sweep.of("x", content(policies=["umab-g-a:rate=4"], seeds=[9], delays=[3], trials=70))
+    grid = grid_of(sweep, tmp_path)
+    ((id, cell),) = grid.cells.items()
+    assert parts.run_cell(cell, tmp_path) == (id, None)
+    (row,) = polars.read_parquet(tmp_path / "parts").to_dicts()
+    losses = umab.datasets.stochastic()
+    known = umab.simulate("umab-g-a:rate=4", losses, n_trials=70, seed=9, expected=True, delays=3, keep="summary")
+    assert row["regret"] == known.mean[-1] and row["se"] == known.se[-1] and row["sd"] == known.sd[-1]
+    assert row["final_regret"] == known.final_regret.tolist()
+    at = np.array(row["round"]) - 1
+    assert len(at) == parts.POINTS and at[0] == 0 and at[-1] == losses.n_rounds - 1
+    assert row["mean_curve"] == known.mean[at].tolist() and row["sd_curve"] == known.sd[at].tolist()
+    assert (row["policy"], row["name"], row["data"]) == ("umab-g-a", "umab-g-a:rate=4", "stochastic")
+    assert json.loads(row["parameters"])["rate"] == 4.0 and row["sha256"] == losses.digest
+    assert (row["delay"], row["seed"], row["n_trials"], row["n_arms"]) == (3, 9, 70, 2)
+    assert json.loads(row["versions"])["umab"] == umab.__version__
+
+
+def test_parts_are_read_in_one_line_also_when_the_grid_grows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of the README, on parts whose policies have other parameters."""
+    out = folder / "sweep-rates"
+    for policies in (["uniform", "ahb"], ["umab-g-a", "centred(umab-s:rate=2)"]):
+        for cell in grid_of(Sweep.of("x", content(policies=policies)), out).cells.values():
+            parts.run_cell(cell, out)
+    (out / "parts" / ".half.parquet.0123.tmp").write_bytes(b"PAR1")  # what a killed worker leaves behind
+    (block,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    with_polars, with_duckdb = block.splitlines()
+    monkeypatch.chdir(folder)
+    frame = eval(with_polars, {"polars": polars})
+    rows = {row[0]: row[1:] for row in eval(with_duckdb, {"duckdb": duckdb}).fetchall()}
+    assert len(frame) == 4 and rows.keys() == set(frame["name"])
+    for name, data, regret in frame.select("name", "data", "regret").iter_rows():
+        assert rows[name][:2] == (data, regret)
+    assert rows["centred(umab-s:rate=2)"][2] == "2.0" and rows["uniform"][2] is None
+    assert len(parts.done(out)) == 4
+
+
+# Running.
+
+
+def test_the_backend_and_the_number_of_workers_change_no_byte(folder: Path) -> None:
+    ways = (("--workers", "1"), ("--workers", "3"), ("--backend", "processes", "--workers", "2"))
+    every = []
+    for at, way in enumerate(ways):
+        done = run(folder, "quick.toml", *way, "--out", str(at))
+        assert done.returncode == 0 and done.stderr == ""
+        every.append(written(folder / str(at)))
+    assert len(every[0]) == 50 and every[0] == every[1] == every[2]
+    assert "50 of 50 cells are done" in done.stdout
+    assert (
+        "Left out, as they do not take all losses of stochastic seed=3 and stochastic seed=4: umab-nn." in done.stdout
+    )
+    best = umab.simulate("centred(umab-s)", folder / "times.csv", n_trials=40, seed=1, expected=True)
+    rows = polars.read_parquet(folder / "0" / "parts").filter(name="centred(umab-s)", data="times.csv", seed=1)
+    assert rows["regret"].to_list() == [best.mean[-1]]
+
+
+def test_only_what_is_missing_is_run(folder: Path) -> None:
+    def stamps() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in (folder / "out" / "parts").iterdir()}
+
+    assert run(folder, "quick.toml", "--out", "out").returncode == 0
+    before = stamps()
+    lost = polars.read_parquet(folder / "out" / "parts").filter(name="umab-nn", seed=1)["id"].item() + ".parquet"
+    (folder / "out" / "parts" / lost).unlink()
+    file = folder / "quick.toml"
+    file.write_text(QUICK.replace("rate = [1, 4]", "rate = [1, 4, 16]").replace('"uniform"]', "]"))
+    done = run(folder, "quick.toml", "--out", "out")
+    after = stamps()
+    assert {name for name in before if after.get(name) == before[name]} == before.keys() - {lost}
+    assert len(after) == 50 + 3 * 3 * 2 and "62 of 62 cells are done" in done.stdout  # 6 of choosing at random less
+    assert "6 parts of other grids or versions lie in the folder too" in done.stdout
+
+
+@pytest.mark.parametrize("backend", ["threads", "processes"])
+def test_ctrl_c_keeps_what_is_done(backend: str, folder: Path, local: dict[str, bytes]) -> None:
+    out = folder / "sweep-long"
+    with start(folder, "long.toml", "--backend", backend, "--workers", "2") as process:
+        in_the_middle(out, process)
+        begin = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 5.0
+    kept = written(out)
+    assert process.returncode == 130 and 3 <= len(kept) < len(local)
+    said = f"umab: stopped; {len(kept)} of {len(local)} cells are done, and the same command goes on from there\n"
+    assert errors == said
+    assert run(folder, "long.toml", "--backend", backend).returncode == 0
+    assert written(out) == local
+
+
+def test_a_signal_to_terminate_is_one_to_stop(folder: Path) -> None:
+    with start(folder, "long.toml") as process:
+        in_the_middle(folder / "sweep-long", process)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors.startswith("umab: stopped; ")
+
+
+def test_a_killed_client_and_killed_processes_are_survived(folder: Path, local: dict[str, bytes]) -> None:
+    out = folder / "sweep-long"
+    with start(folder, "long.toml", "--backend", "processes", "--workers", "2") as process:
+        in_the_middle(out, process)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert len(written(out)) < len(local)
+    with start(folder, "long.toml", "--backend", "processes", "--workers", "2") as process:
+        some = len(parts.done(out)) + 3
+        until(lambda: len(parts.done(out)) >= some, process)
+        workers = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True)
+        victim = next(
+            line.split()[0] for line in workers.stdout.splitlines() if "loky" in line and "tracker" not in line
+        )
+        os.kill(int(victim), signal.SIGKILL)
+        process.communicate(timeout=60)  # joblib may have words about it
+    assert process.returncode == 0
+    assert written(out) == local
+
+
+def deadly(cell: Cell, out: Path, n_threads: int = 1, stop: Any = None) -> tuple[str, str | None]:
+    """Run a cell; that of seed 1 brings down its worker each time, as one that takes all memory does."""
+    if cell.seed == 1:
+        os._exit(1)
+    return parts.run_cell(cell, out, n_threads, stop)
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_processes_is_given_up_and_the_others_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "run_cell", deadly)
+    grid = grid_of(Sweep.of("x", content(seeds=[0, 1, 2, 3])), tmp_path)
+    with cluster.crew("processes", 2) as crew:
+        failed = cluster.run(list(grid.cells.values()), tmp_path, crew)
+    ((id, error),) = failed.items()
+    assert grid.cells[id].seed == 1 and error.startswith("its worker died 2 times (TerminatedWorkerError")
+    assert len(parts.done(tmp_path)) == 3
+
+
+def fake(outcome: Callable[[Cell], Any]) -> cluster.Crew:
+    """Return a worker that asks what becomes of a cell: an exception is raised for the whole attempt."""
+
+    def parallel(calls: Any) -> list[tuple[str, str | None]]:
+        return [outcome(arguments[0]) for _, arguments, _ in calls]
+
+    return cluster.Crew(1, parallel)
+
+
+def test_a_cell_that_kills_its_worker_is_given_up_and_the_others_are_run(tmp_path: Path) -> None:
+    """Whatever the order: what else the worker had in hand is lost with it, and is run again."""
+    cells = list(grid_of(Sweep.of("x", content(seeds=[0, 1, 2, 3, 4, 5])), tmp_path).cells.values())
+    killers = {cells[0].id, cells[3].id}
+
+    def outcome(cell: Cell) -> Any:
+        if cell.id in killers:
+            raise RuntimeError("worker died")
+        return parts.run_cell(cell, tmp_path)
+
+    failed = cluster.run(cells, tmp_path, fake(outcome))
+    assert failed.keys() == killers and set(failed.values()) == {"its worker died 2 times (RuntimeError: worker died)"}
+    assert len(parts.done(tmp_path)) == 4
+
+
+def test_workers_that_never_run_anything_end_a_sweep(tmp_path: Path) -> None:
+    cells = list(grid_of(Sweep.of("x", content(seeds=list(range(20)))), tmp_path).cells.values())
+    tried: list[str] = []
+
+    def broken(cell: Cell) -> Any:
+        tried.append(cell.id)
+        raise ModuleNotFoundError("No module named 'umab'")
+
+    failed = cluster.run(cells, tmp_path, fake(broken))
+    assert failed.keys() == {cell.id for cell in cells} and len(tried) < 10
+    assert all("No module named 'umab'" in error for error in failed.values())
+
+
+def test_a_lost_cluster_ends_a_sweep_with_a_word(tmp_path: Path) -> None:
+    cells = list(grid_of(Sweep.of("x", content()), tmp_path).cells.values())
+
+    def lost(cell: Cell) -> Any:
+        raise ConnectionError("gone")
+
+    with pytest.raises(OSError, match=r"the way to the workers is lost .*gone.*; what is done is kept"):
+        cluster.run(cells, tmp_path, fake(lost)._replace(lost=lambda: True))
+
+
+def test_a_cell_that_fails_is_named_and_the_others_go_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def failing(policy: Any, *arguments: Any, **options: Any) -> Any:
+        if policy == umab.policy("uniform"):
+            raise ArithmeticError("what a pity")
+        return umab.simulate(policy, *arguments, **options)
+
+    monkeypatch.setattr(parts, "simulate", failing)
+    monkeypatch.chdir(folder)
+    assert cli.main(["sweep", "quick.toml", "--workers", "2"]) == 1
+    printed = capsys.readouterr()
+    assert "44 of 50 cells are done" in printed.out
+    (line,) = printed.err.splitlines()
+    assert line.startswith("umab: failed: uniform on times.csv with seed 0; uniform on times.csv with seed 1; ")
+    assert line.endswith("; and 3 more: ArithmeticError: what a pity")
+
+
+def test_other_versions_and_a_folder_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    (cell,) = grid_of(Sweep.of("x", content()), tmp_path / "a").cells.values()
+    _, error = parts.run_cell(cell, tmp_path / "b")
+    assert error is not None and "a worker must see the folder of the sweep, but there is no" in error
+    _, error = parts.run_cell(cell._replace(versions=(("umab", umab.__version__), ("numpy", "1.0"))), tmp_path / "a")
+    assert error is not None and f"but this one has numpy {np.__version__} instead of 1.0" in error
+    np.save(tmp_path / "a" / "tables" / f"{cell.table.digest}.npy", np.ones((3, 2)))
+    _, error = parts.run_cell(cell, tmp_path / "a")
+    assert error is not None and "a table must be what the sweep has stored" in error
+    assert parts.done(tmp_path / "a") == set()
+
+
+def test_threads_help_within_cells_that_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def noted(cell: Cell, out: Path, n_threads: int = 1, stop: Any = None) -> tuple[str, None]:
+        seen.append(n_threads)
+        return cell.id, None
+
+    monkeypatch.setattr(cluster, "run_cell", noted)
+    cells = list(grid_of(Sweep.of("x", content(seeds=[0, 1])), tmp_path).cells.values())
+    for n_workers in (1, 2, 5):
+        with cluster.crew("threads", n_workers) as crew:
+            cluster.run(cells, tmp_path, crew)
+    assert seen == [1, 1, 1, 1, 2, 2]
+
+
+# Progress and cost.
+
+
+def test_the_bar_counts_the_rounds_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    skipped: list[int] = []
+    monkeypatch.setattr("umab.progress.Progress.skip", lambda self, n: skipped.append(n))
+    grid = grid_of(Sweep.of("x", content(seeds=[0, 1])), tmp_path)
+    first, second = grid.cells.values()
+
+    def outcome(cell: Cell) -> tuple[str, str | None]:
+        (tmp_path / "parts" / f"{cell.id}.parquet").touch()
+        until(lambda: sum(steps) > 0)
+        return cell.id, None
+
+    monkeypatch.setattr("umab.progress.Progress.advance", lambda self, n: steps.append(n))
+    cluster.run([second], tmp_path, fake(outcome), n_skipped=first.n_rounds)
+    assert sum(steps) == second.n_rounds == 5 * 1258 and skipped == [first.n_rounds]
+    assert threading.active_count() == 1 or all("umab-sweep" not in each.name for each in threading.enumerate())
+
+
+def test_a_dry_run_says_what_it_will_take_and_writes_nothing(folder: Path) -> None:
+    done = run(folder, "long.toml", "--dry-run", "--workers", "2")
+    assert done.returncode == 0 and not (folder / "sweep-long").exists()
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    n_rounds = 500 * 4 * (1000 + 1258) * 5
+    assert lines["cells"] == "cells    40, of which 0 are done and 40 would run"
+    assert lines["rounds"] == f"rounds   {n_rounds / 1e6:.3g}M"
+    assert re.search(r"about \d+ (s|min) on 2 workers like this machine", lines["time"])
+    assert re.search(r"about \d+MB in all", lines["memory"]) and re.search(r"about [\d.]+(k|M)B", lines["disk"])
+
+
+def test_estimates_are_near_what_it_takes(tmp_path: Path) -> None:
+    """Memory within a factor of 1.5 where tables are large; time and disk within 3, as machines are noisy."""
+    rng = np.random.default_rng(0)
+    parts.prepare(tmp_path)
+    losses = umab.Losses.of(rng.normal(size=(400_000, 20)))
+    parts.store(losses, tmp_path)
+    collected = Collected(Sweep.of("x", content(trials=40)))
+    collected.add("large", losses)
+    (cell,) = collected.grid().cells.values()
+    script = (
+        "import pickle, resource, sys, time\n"
+        "from pathlib import Path\n"
+        "from umab.experiments import cost, parts\n"
+        "from umab.experiments.sweep import Sweep\n"
+        "cell, out = pickle.loads(bytes.fromhex(sys.argv[1])), Path(sys.argv[2])\n"
+        "before = cost.memory_before(Sweep.of('x', {'data': {'name': 'stochastic'}, 'policies': ['uniform']}))\n"
+        "start = time.perf_counter()\n"
+        "assert parts.run_cell(cell, out) == (cell.id, None)\n"
+        "print(before, time.perf_counter() - start, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    arguments = [sys.executable, "-c", script, pickle.dumps(cell).hex(), str(tmp_path)]
+    printed = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
+    before, seconds, peak = (float(each) for each in printed)
+    found = cost.estimate([cell], {losses.digest: umab.Losses.of(losses.table[: cost.HEAD])}, 1)
+    assert found.n_rounds == 40 * 400_000
+    assert 1 / 1.5 < (before + found.a_cell) / peak < 1.5
+    assert 1 / 3 < found.seconds / seconds < 3
+    part = (tmp_path / "parts" / f"{cell.id}.parquet").stat().st_size
+    assert 1 / 3 < (found.disk - cell.table.size) / part < 3
+
+
+# A Dask cluster.
+
+
+class Dask:
+    """A scheduler, and workers that are processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[Any]] = []
+        about = folder / "scheduler.json"
+        self._start("scheduler", "--port", "0", "--host", "127.0.0.1", "--scheduler-file", str(about))
+        until(lambda: about.exists() and about.read_text().endswith("}"))
+        self.address: str = json.loads(about.read_text())["address"]
+
+    def _start(self, kind: str, *arguments: str) -> subprocess.Popen[Any]:
+        module = f"distributed.cli.dask_{kind}"
+        log = (self._folder / "dask.log").open("a")
+        environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", module, "--no-dashboard", *arguments],
+            stdout=log,
+            stderr=log,
+            cwd=self._folder,
+            env=environment,
+        )
+        log.close()
+        self._processes.append(process)
+        return process
+
+    def worker(self, *arguments: str) -> subprocess.Popen[Any]:
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny", *arguments)
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def dask(tmp_path: Path) -> Iterator[Dask]:
+    found = Dask(tmp_path)
+    yield found
+    found.close()
+
+
+def on(dask: Dask) -> Sequence[str]:
+    return "--backend", "dask", "--address", dask.address
+
+
+def test_a_dask_worker_that_is_killed_is_survived(folder: Path, dask: Dask, local: dict[str, bytes]) -> None:
+    victim, _ = dask.worker(), dask.worker()
+    out = folder / "sweep-long"
+    with start(folder, "long.toml", *on(dask)) as process:
+        in_the_middle(out, process)
+        victim.kill()
+        victim.wait()
+        assert len(parts.done(out)) < len(local)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in errors
+    assert written(out) == local
+
+
+def test_a_client_that_is_killed_is_resumed_on_dask(folder: Path, dask: Dask, local: dict[str, bytes]) -> None:
+    dask.worker(), dask.worker()
+    out = folder / "sweep-long"
+    with start(folder, "long.toml", *on(dask)) as process:
+        in_the_middle(out, process)
+        process.kill()
+    kept = {name: (out / "parts" / name).stat().st_ino for name in written(out)}
+    assert 3 <= len(kept) < len(local)
+    assert run(folder, "long.toml", *on(dask)).returncode == 0
+    assert written(out) == local
+    assert all((out / "parts" / name).stat().st_ino == inode for name, inode in kept.items())  # not run again
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_dask_workers_is_given_up(folder: Path, dask: Dask) -> None:
+    """joblib's own backend would wait for it for ever."""
+    (folder / "deadly.py").write_text(
+        "import os\n"
+        "from umab.experiments import parts\n"
+        "run = getattr(parts, 'run', parts.run_cell)\n"  # Dask reads this more than once
+        "parts.run = run\n"
+        "def deadly(cell, *rest):\n"
+        "    if cell.policy == 'umab-nn' and cell.seed == 1: os._exit(1)\n"
+        "    return run(cell, *rest)\n"
+        "parts.run_cell = deadly\n"
+    )
+    nannies = [dask._start("worker", dask.address, "--nthreads", "1", "--preload", "deadly.py") for _ in range(2)]
+    done = run(folder, "quick.toml", *on(dask))
+    assert done.returncode == 1 and "49 of 50 cells are done" in done.stdout
+    assert "umab: failed: umab-nn on times.csv with seed 1: its worker died 2 times (KilledWorker" in done.stderr
+    assert all(nanny.poll() is None for nanny in nannies)
+
+
+def test_dask_workers_with_other_versions_are_refused(folder: Path, dask: Dask) -> None:
+    (folder / "older.py").write_text(
+        "from umab.experiments import parts\n"
+        "from umab.engine.simulate import versions\n"
+        "parts.versions = lambda: {**versions(), 'numpy': '1.0'}\n"
+    )
+    dask.worker("--preload", "older.py")
+    done = run(folder, "quick.toml", *on(dask))
+    assert done.returncode == 1 and "0 of 50 cells are done" in done.stdout
+    assert f"but this one has numpy 1.0 instead of {np.__version__}" in done.stderr
+
+
+def test_options_that_do_not_go_together_are_refused(folder: Path) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "thesis.tex").write_text("mine")
+    for arguments, message in (
+        (("--backend", "dask"), "umab: the backend dask needs the address of a scheduler: --address tcp://HOST:8786"),
+        (("--address", "tcp://x:1"), "umab: an address is that of a Dask or Ray cluster, but the backend is threads"),
+        (
+            ("--backend", "dask", "--address", "tcp://x:1", "--workers", "2"),
+            "umab: a Dask cluster has the workers that",
+        ),
+        (("--out", "full"), "umab: 'full' holds other things than a sweep"),
+        (("--report",), "umab: a report needs a cell that is done, but there is none yet"),
+    ):
+        done = run(folder, "quick.toml", *arguments)
+        assert done.returncode == 2 and done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
+    assert not (folder / "sweep-quick").exists()
+
+
+# The report.
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    out = tmp_path_factory.mktemp("found")
+    axes = {"umab-g-a": {"rate": [0.25, 4], "initial_scale": [0.1, 1]}, "umab-s": {"rate": [1, 2]}}
+    data = [{"name": "stochastic"}, {"name": "bad_losses"}]
+    sweep = Sweep.of("x", content(trials=20, seeds=[0, 1], data=data, policies=["umab-nn", "uniform"], grid=axes))
+    grid = grid_of(sweep, out)
+    for cell in grid.cells.values():
+        parts.run_cell(cell, out)
+    return Found.of(grid, parts.read(grid, out))
+
+
+def test_seeds_are_taken_together(found: Found) -> None:
+    losses = umab.datasets.stochastic()
+    runs = [umab.simulate("umab-g-a:rate=4", losses, n_trials=20, seed=seed, expected=True) for seed in (0, 1)]
+    every = np.concatenate([run.regret for run in runs])
+    pooled = found.pooled["umab-g-a:rate=4", "stochastic"]
+    at = pooled.rounds - 1
+    np.testing.assert_allclose(pooled.mean, every.mean(axis=0)[at])
+    np.testing.assert_allclose(pooled.se, (every.std(axis=0, ddof=1) / math.sqrt(40))[at], atol=1e-12)
+    assert pooled.final.n_trials == 40 and pooled.n_seeds == 2
+    np.testing.assert_allclose([pooled.final.mean, pooled.final.se], [pooled.mean[-1], pooled.se[-1]])
+
+
+def test_multiples_are_of_the_best_on_a_table(found: Found) -> None:
+    means = {policy: each.final.mean for (policy, place), each in found.pooled.items() if place == "stochastic"}
+    best = min(means, key=means.__getitem__)
+    assert found.best["stochastic"] == best and found.relative(best, "stochastic") == 1.0
+    assert found.relative("uniform", "stochastic") == means["uniform"] / means[best]
+    assert math.isnan(found.relative("umab-nn", "stochastic"))  # does not take these losses
+    entry = found.grid.sweep.policies[2]
+    assert found.chosen(entry) == min(entry.points.values(), key=lambda policy: found.score(policy, found.columns))
+
+
+def test_the_report_has_maps_and_curves(found: Found, tmp_path: Path) -> None:
+    page = sweep_page.write(found, tmp_path / "report", "umab sweep x.toml --report")
+    text = page.read_text()
+    n_cells = len(found.grid.cells)
+    assert f"{n_cells} of {n_cells} cells are done" in text and "umab-nn" in text
+    charts = json.loads(re.findall(r'id="charts">(.*?)</script>', text, re.DOTALL)[0])
+    titles = re.findall(r"<h3>(.*?)</h3>", text)
+    assert len(charts) == len(titles) == text.count('class="chart"')
+    assert titles == [
+        "Policies and tables",
+        "umab-g-a, best of 4: all tables",
+        "umab-g-a, best of 4: stochastic",
+        "umab-g-a, best of 4: bad_losses",
+        "umab-s, best of 2: tables",
+        "Regret on stochastic",
+        "Regret on bad_losses",
+    ]
+    (value,) = [each for each in charts["2"]["data"]["values"] if (each["row"], each["column"]) == ("4", "0.1")]
+    known = found.relative("umab-g-a:initial_scale=0.1,rate=4", "stochastic")
+    assert value["multiple"] == pytest.approx(known, rel=1e-4) and value["text"] == f"{known:.2f}"
+    grey = [
+        each for each in charts["0"]["data"]["values"] if each["row"] == "umab-nn" and each["column"] == "stochastic"
+    ]
+    assert grey[0]["multiple"] is None and "does not take these losses" in grey[0]["said"]
+    assert len(list((tmp_path / "report" / "figures").glob("*.png"))) == len(titles)
+    numbers = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert len(numbers["results"]) == len(found.pooled) and numbers["n_done"] == n_cells
+
+
+def test_a_report_can_be_drawn_while_a_sweep_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.chdir(folder)
+    sweep = Sweep.read("quick.toml")
+    grid = grid_of(sweep, folder / "sweep-quick")
+    for cell in list(grid.cells.values())[:5]:
+        parts.run_cell(cell, folder / "sweep-quick")
+    assert cli.main(["sweep", "quick.toml", "--report"]) == 0
+    page = Path(capsys.readouterr().out.splitlines()[-1])
+    assert page == Path("sweep-quick", "report", "index.html")
+    assert "5 of 50 cells are done" in page.read_text() and "not done yet" in page.read_text()
+    assert len(parts.done(folder / "sweep-quick")) == 5
+
+
+# Ray.
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_bytes(folder: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed; pip install -e '.[ray]'")
+    done = run(folder, "quick.toml", "--backend", "ray", "--workers", "2", "--out", "ray")
+    assert done.returncode == 0, done.stderr
+    assert run(folder, "quick.toml", "--out", "local").returncode == 0
+    assert written(folder / "ray") == written(folder / "local")
