@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import os
 import shlex
@@ -397,40 +398,31 @@ def run_sweep(options: argparse.Namespace) -> int:
     _need_report()
     from umab.experiments import cluster, cost, parts
     from umab.experiments.pooled import Found
-    from umab.experiments.sweep import Collected, Sweep, losses_by_label
-    from umab.losses import Losses
-    from umab.progress import Progress
+    from umab.experiments.sweep import Sweep, grid_of
     from umab.report import sweep_page
 
-    sweep = Sweep.read(options.sweep)
-    cluster.check_options(options.backend, options.workers, options.address)
+    sweep, real = Sweep.read(options.sweep), _REAL[options.data]
     out = Path(options.out or f"sweep-{sweep.id}")
-    runs = not (options.dry_run or options.report)
-    (parts.prepare if runs else parts.refuse_others)(out)
-    before = cost.memory_before(sweep) if options.dry_run else 0
-    collected, heads = Collected(sweep), {}
-    with Progress(len(sweep.data), "reading tables", unit="tables") as bar:
-        for label, losses in losses_by_label(sweep, _REAL[options.data]):
-            collected.add(label, losses)
-            if runs:
-                parts.store(losses, out)
-            elif options.dry_run:
-                heads[losses.digest] = Losses.of(losses.table[: cost.HEAD])
-            bar.advance(1)
-    grid = collected.grid()
-    done = parts.done(out) & grid.cells.keys()
-    cells = [cell for id, cell in grid.cells.items() if id not in done]
-    for line in sweep_page.notes(grid, parts.others(grid, out)):
-        print(line)
+    cluster.check_options(options.backend, options.workers, options.address)
+    parts.refuse_others(out)
     if options.report:
+        grid = grid_of(sweep, real)
         print(sweep_page.write(Found.of(grid, parts.read(grid, out)), out / "report", options.command))
         return 0
     with cluster.crew(options.backend, options.workers, options.address) as crew:
         if options.dry_run:
-            expected = cost.estimate(cells, heads, crew.n_workers)
-            print(sweep_page.costs(grid, len(done), expected, before, crew))
+            before, heads = cost.memory_before(sweep), cost.Heads()
+            grid = grid_of(sweep, real, heads.keep)
+        else:
+            parts.prepare(out)
+            grid = grid_of(sweep, real, functools.partial(parts.store, out))
+            write_atomically(out / "sweep.json", grid.as_json())
+        done = parts.done(out) & grid.cells.keys()
+        cells = [cell for id, cell in grid.cells.items() if id not in done]
+        print("".join(f"{line}\n" for line in sweep_page.notes(grid, parts.n_others(grid, out))), end="", flush=True)
+        if options.dry_run:
+            print(sweep_page.costs(grid, len(done), cost.estimate(cells, heads, crew.n_workers), before, crew))
             return 0
-        write_atomically(out / "sweep.json", grid.as_json())
         try:
             failed = cluster.run(cells, out, crew, n_skipped=parts.rounds_of(grid.cells[id] for id in done))
         except KeyboardInterrupt:

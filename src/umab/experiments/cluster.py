@@ -176,7 +176,7 @@ class _Attempts:
         try:
             outcomes = self._workers.parallel(calls)
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            return f"{type(error).__name__}: {' '.join(str(error).split())}"
         self._failed |= {id: error for id, error in outcomes if error is not None}
         ended = {id for id, _ in outcomes}
         self._waiting = [cell for cell in self._waiting if cell.id not in ended]

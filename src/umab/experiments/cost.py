@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +35,16 @@ class Cost(NamedTuple):
     """Bytes of parts and tables."""
 
 
-def estimate(cells: Sequence[Cell], heads: Mapping[str, Losses], n_workers: int) -> Cost:
-    """Return what cells will take on so many workers like this machine; `heads` are their tables' first rounds."""
+class Heads(dict[str, Losses]):
+    """The first rounds of tables, by digest, to time policies on."""
+
+    def keep(self, losses: Losses) -> None:
+        """Take those of a table."""
+        self[losses.digest] = Losses.of(losses.table[:HEAD])
+
+
+def estimate(cells: Sequence[Cell], heads: Heads, n_workers: int) -> Cost:
+    """Return what cells will take on so many workers like this machine."""
     speeds: dict[tuple[str, int, bool], float] = {}
     seconds, longest = 0.0, 0.0
     for cell in cells:

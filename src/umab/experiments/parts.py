@@ -60,7 +60,7 @@ def refuse_others(out: Path) -> None:
         raise FileExistsError(f"{str(out)!r} holds other things than a sweep; take a new or an empty folder")
 
 
-def store(losses: Losses, out: Path) -> None:
+def store(out: Path, losses: Losses) -> None:
     """Write a table for the workers, unless it is there."""
     path = _table_path(out, losses.digest)
     if not path.exists():
@@ -149,7 +149,7 @@ def read(grid: Grid, out: Path) -> list[dict[str, Any]]:
     return polars.read_parquet(paths).to_dicts() if paths else []
 
 
-def others(grid: Grid, out: Path) -> int:
+def n_others(grid: Grid, out: Path) -> int:
     """Return how many parts are not of this grid."""
     return len(done(out) - grid.cells.keys())
 

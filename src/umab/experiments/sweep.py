@@ -29,7 +29,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ from umab.engine.simulate import takes, versions
 from umab.experiments import reading
 from umab.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
 from umab.losses import Losses
+from umab.progress import Progress
 
 FORMAT = "umab.Sweep"
 VERSION = 1
@@ -194,41 +195,32 @@ class Grid:
         return json.dumps(content, indent=1).encode()
 
 
-class Collected:
-    """A grid under construction: tables go in one by one, so that only one has to be in memory."""
+def grid_of(sweep: Sweep, real: bool | None = None, keep: Callable[[Losses], None] = lambda losses: None) -> Grid:
+    """Return the cells of a sweep on its tables; `real` as in `umab.datasets.load`.
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._tables: dict[str, Table] = {}
-        self._refused: list[tuple[str, str]] = []
-        self._same: list[tuple[str, str]] = []
-        self._policies = {text: policy_of(text) for entry in sweep.policies for text in entry.points.values()}
-
-    def add(self, label: str, losses: Losses) -> None:
-        """Take in the table of a label."""
-        stand_in = bool(losses.provenance.get("stand_in"))
-        label = f"{label} (stand-in)" if stand_in else label
-        if losses.digest in self._tables:
-            self._same.append((label, self._tables[losses.digest].label))
-            return
-        about = Table(label, losses.digest, losses.n_rounds, losses.n_arms, losses.source, stand_in)
-        self._tables[losses.digest] = about
-        self._refused += [(text, label) for text, policy in self._policies.items() if not takes(policy, losses)]
-
-    def grid(self) -> Grid:
-        """Return the grid of the tables so far."""
-        grid = Grid(self._sweep, tuple(self._tables.values()), tuple(self._refused), tuple(self._same))
-        if not grid.cells:
-            raise ValueError(
-                "there must be a cell to run, but no policy of the sweep takes the losses of a table in it"
-            )
-        return grid
-
-
-def losses_by_label(sweep: Sweep, real: bool | None = None) -> Iterable[tuple[str, Losses]]:
-    """Yield the tables of a sweep with their labels, one after the other; `real` as in `umab.datasets.load`."""
-    for label, data in sweep.data.items():
-        yield label, losses_of(data, real)
+    Tables come and go one by one, so that only one has to be in memory; `keep` may do something with each.
+    """
+    policies = {text: policy_of(text) for entry in sweep.policies for text in entry.points.values()}
+    tables: dict[str, Table] = {}
+    refused: list[tuple[str, str]] = []
+    same: list[tuple[str, str]] = []
+    with Progress(len(sweep.data), "reading tables", unit="tables") as bar:
+        for label, data in sweep.data.items():
+            losses = losses_of(data, real)
+            stand_in = bool(losses.provenance.get("stand_in"))
+            label = f"{label} (stand-in)" if stand_in else label
+            if losses.digest in tables:
+                same.append((label, tables[losses.digest].label))
+            else:
+                table = Table(label, losses.digest, losses.n_rounds, losses.n_arms, losses.source, stand_in)
+                tables[losses.digest] = table
+                refused += [(text, label) for text, policy in policies.items() if not takes(policy, losses)]
+                keep(losses)
+            bar.advance(1)
+    grid = Grid(sweep, tuple(tables.values()), tuple(refused), tuple(same))
+    if not grid.cells:
+        raise ValueError("there must be a cell to run, but no policy of the sweep takes the losses of a table in it")
+    return grid
 
 
 def column(label: str, delay: int) -> str:
