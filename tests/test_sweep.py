@@ -44,7 +44,7 @@ initial_scale = [0.1, 1, 10]
 
 # Some seconds on two workers, in cells of a fraction of a second: there is a middle in which to be killed.
 LONG = """
-trials = 250
+trials = 400
 seeds = [0, 1, 2, 3]
 data = ["times.csv", {name = "stochastic"}]
 policies = ["recommended", "uniform"]
@@ -347,16 +347,23 @@ def test_a_killed_client_and_killed_processes_are_survived(folder: Path, local: 
         os.killpg(process.pid, signal.SIGKILL)
     assert len(written(out)) < len(local)
     with start(folder, "long.toml", "--backend", "processes", "--workers", "2") as process:
-        some = len(parts.done(out)) + 3
-        until(lambda: len(parts.done(out)) >= some, process)
-        workers = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True)
-        victim = next(
-            line.split()[0] for line in workers.stdout.splitlines() if "loky" in line and "tracker" not in line
-        )
-        os.kill(int(victim), signal.SIGKILL)
+        n_before = len(parts.done(out))
+        until(lambda: len(workers_of(process)) == 2, process)
+        victim, _ = workers_of(process)
+        until(lambda: len(parts.done(out)) >= n_before + 3, process)
+        os.kill(victim, signal.SIGKILL)
+        assert len(parts.done(out)) < len(local)
         process.communicate(timeout=60)  # joblib may have words about it
     assert process.returncode == 0
     assert written(out) == local
+
+
+def workers_of(process: subprocess.Popen[Any]) -> list[int]:
+    """Return the ids of the processes in which joblib runs cells."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True
+    )
+    return [int(line.split()[0]) for line in listed.stdout.splitlines() if "popen_loky_posix" in line]
 
 
 def deadly(cell: Cell, out: Path, n_threads: int = 1, stop: Any = None) -> tuple[str, str | None]:
@@ -495,7 +502,7 @@ def test_a_dry_run_says_what_it_will_take_and_writes_nothing(folder: Path) -> No
     done = run(folder, "long.toml", "--dry-run", "--workers", "2")
     assert done.returncode == 0 and not (folder / "sweep-long").exists()
     lines = {line.split()[0]: line for line in done.stdout.splitlines()}
-    n_rounds = 250 * 4 * (1000 + 1258) * 5
+    n_rounds = 400 * 4 * (1000 + 1258) * 5
     assert lines["cells"] == "cells    40, of which 0 are done and 40 would run"
     assert lines["rounds"] == f"rounds   {n_rounds / 1e6:.3g}M"
     assert re.search(r"about \d+ (s|min) on 2 workers like this machine", lines["time"])
