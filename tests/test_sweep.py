@@ -29,6 +29,7 @@ from umab.experiments import cluster, cost, parts
 from umab.experiments.pooled import Found
 from umab.experiments.sweep import Cell, Grid, Sweep, Table, grid_of
 from umab.report import sweep_page
+from umab.report.charts import pooled_chart
 
 QUICK = """
 title = "Rates"
@@ -731,6 +732,17 @@ def test_the_report_has_maps_and_curves(found: Found, tmp_path: Path) -> None:
     assert len(list((tmp_path / "report" / "figures").glob("*.png"))) == len(titles)
     numbers = json.loads((tmp_path / "report" / "results.json").read_text())
     assert len(numbers["results"]) == len(found.pooled) and numbers["n_done"] == n_cells
+
+
+def test_a_single_trial_has_a_curve_without_a_band(tmp_path: Path) -> None:
+    grid = stored(Sweep.of("x", content(trials=1, delays=[4])), tmp_path)
+    for cell in grid.cells.values():
+        parts.run_cell(cell, tmp_path)
+    found = Found.of(grid, parts.read(grid, tmp_path))
+    ((_, place),) = found.pooled
+    assert place == "stochastic, delay 4"
+    (values,) = pooled_chart({"uniform": found.pooled["uniform", place]}, 1258)["data"]["values"]
+    assert values["low"] == values["mean"] == values["high"]
 
 
 def test_a_report_can_be_drawn_while_a_sweep_runs(folder: Path, capsys: Any) -> None:

@@ -77,7 +77,13 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
 def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None = None) -> dict[str, Any]:
     """Return the chart of mean regrets over the rounds, with bands of two standard errors; `title` as for a file."""
     values = [
-        {"policy": name, "role": "main", "t": each.rounds, "mean": each.mean, **_band(each.mean, 2.0 * each.se)}
+        {
+            "policy": name,
+            "role": "main",
+            "t": each.rounds,
+            "mean": each.mean,
+            **_band(each.mean, np.nan_to_num(2.0 * each.se)),  # a single trial has no error
+        }
         for name, each in curves.items()
     ]
     return _curves(values, n_rounds, title)

@@ -225,7 +225,7 @@ def costs(grid: Grid, n_done: int, cost: Cost, before: int, crew: Crew) -> str:
             f"cells    {len(grid.cells)}, of which {n_done} are done and {new} would run",
             f"rounds   {short(cost.n_rounds)}",
             f"time     about {duration(cost.seconds)} on {times} like this machine, from short runs here",
-            f"memory   about {short(memory)}B {'in all' if crew.threads else 'a worker process'}",
+            f"memory   about {short(memory)}B {'in all' if crew.threads else 'a worker of one thread'}",
             f"disk     about {short(cost.disk)}B",
         )
     )
