@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -14,10 +15,13 @@ import numpy as np
 import pytest
 
 import umab
+from umab.experiments import parts
 from umab.experiments.experiment import Experiment, comparison, paper
+from umab.experiments.pooled import Found
 from umab.experiments.runner import Run, Summary, run, run_on
+from umab.experiments.sweep import Sweep, grid_of
 from umab.report import folder as folder_module
-from umab.report import words
+from umab.report import sweep_page, words
 from umab.report.charts import regret_chart
 from umab.report.folder import as_json, file_name, write
 from umab.report.page import Head, in_script, page
@@ -425,4 +429,26 @@ def test_a_click_on_a_name_leaves_that_curve_alone(browser: Any, report: Path) -
     tip = tab.inner_text("#vg-tooltip-element")
     assert "round" in tip and "banker-omd" in tip and "undefined" not in tip and "NaN" not in tip
     assert said == []
+    tab.close()
+
+
+def test_the_page_of_a_sweep_draws_all_its_charts(browser: Any, tmp_path: Path) -> None:
+    axes = {"umab-g-a": {"rate": [1, 4], "initial_scale": [0.1, 1]}, "umab-s": {"rate": [1, 2]}}
+    content = {"trials": 3, "data": {"name": "stochastic", "seed": [0, 1]}, "policies": ["umab-nn"], "grid": axes}
+    parts.prepare(tmp_path)
+    grid = grid_of(Sweep.of("x", content), keep=functools.partial(parts.store, tmp_path))
+    for cell in grid.cells.values():
+        parts.run_cell(cell, tmp_path)
+    file = sweep_page.write(
+        Found.of(grid, parts.read(grid, tmp_path)), tmp_path / "report", "umab sweep x.toml --report"
+    )
+    said: list[str] = []
+    tab = browser.new_page(viewport={"width": 390, "height": 800})
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.goto(file.as_uri())
+    n_charts = file.read_text().count('class="chart"')
+    tab.wait_for_function(f"document.querySelectorAll('.chart svg').length == {n_charts}")
+    assert n_charts == 1 + 3 + 1 + 2 and said == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390  # wide maps scroll in their own place
     tab.close()
