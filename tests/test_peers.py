@@ -1,21 +1,20 @@
 """Cross-checks against software that we did not write; docs/cross-checks.md says what came out, and who is right.
 
-Each peer is installed in an environment of its own, below .venv-peers, because their requirements exclude each other's
-and ours. What cannot be installed is skipped; what is installed and does not compare as stated fails.
+Each peer is installed in an environment of its own, which `make bench-peers` uses too. What cannot be installed is
+skipped; what is installed and does not compare as stated fails.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.peers import environments
 
 import umab
 from umab.algorithms.base import Policy
@@ -25,46 +24,15 @@ from umab.testing import Array, forced
 
 pytestmark = pytest.mark.slow
 
-HOME = Path(__file__).parent.parent / ".venv-peers"
-
-REQUIREMENTS = {
-    "river": ["river==0.26.1"],
-    "pymab": ["pymab==2.0.1"],
-    "smpybandits": ["SMPyBandits==0.9.7", "numpy==1.24.4", "scipy==1.11.4"],  # newer ones lack what it imports
-}
-
-_failures: dict[str, str] = {}
-
 Case = dict[str, Any]
 
 
 def interpreter(peer: str) -> Path:
     """Return the Python that has the peer; skip the test if it cannot be installed."""
-    place, python = HOME / peer, HOME / peer / "bin" / "python"
-    stamp, wanted = place / ".installed", "\n".join([sys.version, *REQUIREMENTS[peer]])
-    if not (stamp.exists() and stamp.read_text() == wanted):
-        if peer not in _failures:  # one attempt a session: without a network, each takes a while
-            _failures[peer] = install(place, python, REQUIREMENTS[peer])
-        if _failures[peer]:
-            pytest.skip(f"{peer} could not be installed: {_failures[peer]}")
-        stamp.write_text(wanted)
-    return python
-
-
-def install(place: Path, python: Path, requirements: list[str]) -> str:
-    """Make an environment afresh; return why it failed, or an empty string."""
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    (place.parent / ".gitignore").write_text("*\n")  # for git, and for ruff, which would check all of it
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for command in ([sys.executable, "-m", "venv", str(place)], [*pip, *requirements]):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        if done.returncode != 0:
-            return (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-    return ""
+    try:
+        return environments.interpreter(peer)
+    except environments.NotInstalled as failure:
+        pytest.skip(f"{peer} could not be installed: {failure}")
 
 
 def ask(peer: str, script: str, question: Any) -> Any:
