@@ -1,0 +1,291 @@
+"""What is measured: simulation, one decision at a time, and what becomes of policies on other losses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+import umab
+from benchmarks.peers.environments import FOLDER, reason
+from benchmarks.timing import Ratio, ratio_of_turns
+from umab.algorithms.base import Policy
+
+Array = npt.NDArray[np.float64]
+
+N_TRIALS, N_ROUNDS, N_ARMS = 500, 1258, 10
+SECONDS_A_TURN, N_TURNS = 3.0, 5
+"""A peer for which 500 trials take longer than a turn runs as many as fit into it, and is scaled up."""
+
+N_DECISIONS, SECONDS_ONLINE, N_TURNS_ONLINE = 20_000, 0.5, 9
+
+N_SEEDS = 10
+SECONDS_A_SETTING = {20_000: 15.0, 400_000: 45.0}
+"""By the number of rounds: seeds are begun until so many seconds are over, and a seed ends with them."""
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+
+
+class Failed(Exception):
+    """A peer that did not answer, or answered that it cannot."""
+
+
+class Child:
+    """A peer in its environment, asked over a pipe; `serve.py` is its other end."""
+
+    def __init__(self, python: Path | str, script: Path) -> None:
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            [str(python), "-I", "-W", "ignore", str(FOLDER / "serve.py"), str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **ONE_THREAD},
+            text=True,
+        )
+
+    def ask(self, do: str, *, limit: float = 120.0, **details: Any) -> dict[str, Any]:
+        """Return the answer. The peer keeps to the limit of a request itself; one that does not is stopped."""
+        request = {"do": do, **details, **({} if do == "about" else {"limit": limit})}
+        assert self._process.stdin is not None and self._process.stdout is not None
+        watch = threading.Timer(2.0 * limit + 60.0, self._process.kill)
+        watch.start()
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watch.cancel()
+        if not line:
+            self._errors.seek(0)
+            raise Failed(f"the process ended: {reason(self._errors.read())}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise Failed(answer["error"])
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(BrokenPipeError):  # a question may be left in it
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+class Tables:
+    """Tables of losses as files, for children to read: as losses, and as the rewards that a user makes of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, name: str, losses: Array, takes: str) -> str:
+        place = self._folder / f"{name}.{takes}"
+        if not place.exists():
+            (losses if takes == "losses" else rewards(losses)).tofile(place)
+        return str(place)
+
+
+def rewards(losses: Array) -> Array:
+    """Return 1 − loss for losses between 0 and 1, and −loss for all others."""
+    return 1.0 - losses if losses.min() >= 0.0 and losses.max() <= 1.0 else -losses
+
+
+class Speed(NamedTuple):
+    """A row of the tables of speed."""
+
+    peer: str
+    policy: str
+    against: str
+    """The policy of umab that it is compared with."""
+    own_simulation: bool
+    """Whether it was run by the peer's own simulation, and not by a loop around select and update."""
+    ratio: Ratio | None
+    n_trials: int
+    """How many trials were run, if it is a simulation."""
+    failure: str = ""
+
+
+def coins() -> Array:
+    """Return the losses on which speed is measured: 0 or 1, with means from 0.3 to 0.7."""
+    random = np.random.default_rng(0)
+    return (random.random((N_DECISIONS, N_ARMS)) < np.linspace(0.3, 0.7, N_ARMS)).astype(float)
+
+
+def counterpart(policy: str) -> str:
+    """Return the policy of umab that a peer's is compared with."""
+    return "tsallis-inf" if "tsallis" in policy.lower() else "exp3"
+
+
+def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against: str, tables: Tables) -> Speed:
+    """Measure 500 trials of a peer's policy, in turns with those of a policy of umab on one thread."""
+    about = child.ask("about")
+    losses = coins()[:N_ROUNDS]
+
+    def run(who: Child, name: str, takes: str, n_trials: int) -> float:
+        table = tables.path("coins-simulated", losses, takes)
+        answer = who.ask("simulate", policy=name, table=table, n_arms=N_ARMS, n_trials=n_trials)
+        return float(answer["seconds"])
+
+    own = policy in about["simulations"]
+    try:
+        run(child, policy, about["takes"], 1)  # imports, caches and compilers warm up
+        one = run(child, policy, about["takes"], 1)
+        n_trials = 1 if one > SECONDS_A_TURN else trials_that_fit(one, run(child, policy, about["takes"], 3))
+        ratio = ratio_of_turns(
+            lambda: run(child, policy, about["takes"], n_trials) * N_TRIALS / n_trials,
+            lambda: run(ours, against, "losses", N_TRIALS),
+            repeats=N_TURNS,
+        )
+    except Failed as failure:
+        return Speed(peer, policy, against, own, None, 0, str(failure))
+    return Speed(peer, policy, against, own, ratio, n_trials)
+
+
+def trials_that_fit(one: float, three: float) -> int:
+    """Return how many trials a turn has time for, from the seconds that one and three of them took."""
+    each = max((three - one) / 2.0, 1e-9)
+    return max(1, min(N_TRIALS, 1 + int((SECONDS_A_TURN - one) / each)))
+
+
+def online_speed(peer: str, child: Child, policy: str, ours: Child, against: str, tables: Tables) -> Speed:
+    """Measure a decision of a peer's policy, in turns with one of a policy of umab."""
+    takes = child.ask("about")["takes"]
+    losses = coins()
+
+    def run(who: Child, name: str, takes: str, n_rounds: int) -> float:
+        """Return the seconds of a decision."""
+        table = tables.path("coins-online", losses, takes)
+        answer = who.ask("play", policy=name, table=table, n_arms=N_ARMS, n_rounds=n_rounds, seed=0)
+        if answer["failure"]:
+            raise Failed(answer["failure"])
+        return float(answer["seconds"]) / int(answer["n_rounds"])
+
+    try:
+        run(child, policy, takes, 20)
+        n_rounds = max(20, min(N_DECISIONS, int(SECONDS_ONLINE / run(child, policy, takes, 50))))
+        ratio = ratio_of_turns(
+            lambda: run(child, policy, takes, n_rounds),
+            lambda: run(ours, against, "losses", N_DECISIONS),
+            repeats=N_TURNS_ONLINE,
+        )
+    except Failed as failure:
+        return Speed(peer, policy, against, False, None, 0, str(failure))
+    return Speed(peer, policy, against, False, ratio, 0)
+
+
+class Setting(NamedTuple):
+    """Losses of one kind: arms that never change, at 0, ¼, ½, ¾ and 1 times the scale, with noise of 0.3 of it."""
+
+    name: str
+    scale: float
+    n_rounds: int
+    centred: bool = False
+    clipped: bool = False
+
+    def losses(self, seed: int) -> tuple[Array, int]:
+        """Return a table, its arms in an order that depends on the seed, and which of them is the best."""
+        random = np.random.default_rng(seed)
+        order = random.permutation(5)
+        means = (np.linspace(0.0, 1.0, 5) - 0.5 * self.centred)[order]
+        table = means + 0.3 * random.standard_normal((self.n_rounds, 5))
+        return self.scale * (np.clip(table, 0.0, 1.0) if self.clipped else table), int(means.argmin())
+
+
+SETTINGS = (
+    Setting("mixed sign, scale 1e3", 1e3, 20_000, centred=True),
+    Setting("scale 1e-3", 1e-3, 20_000),
+    Setting("[0, 1], 400,000 rounds", 1.0, 400_000, clipped=True),
+)
+
+
+class Run(NamedTuple):
+    """What became of one seed."""
+
+    n_rounds: int
+    counts: list[int]
+    """How often each arm was played in the last half of the rounds."""
+    best: int
+    failure: str
+
+    @property
+    def share(self) -> float:
+        """How much of the last half the best arm had."""
+        return self.counts[self.best] / max(1, sum(self.counts))
+
+    @property
+    def as_uniform(self) -> bool:
+        """Whether uniform draws look like this: every arm within five standard deviations of its expected count."""
+        n, n_arms = sum(self.counts), len(self.counts)
+        allowed = 5.0 * (n * (1.0 - 1.0 / n_arms) / n_arms) ** 0.5
+        return n > 0 and all(abs(each - n / n_arms) <= allowed for each in self.counts)
+
+
+class Robustness(NamedTuple):
+    """A row of the table of robustness: for every setting its runs, one a seed."""
+
+    peer: str
+    policy: str
+    runs: list[list[Run]]
+    refusal: str = ""
+    """Words by which an error is known as a refusal."""
+
+
+def robustness(peer: str, child: Child, policy: str, tables: Tables, refusal: str) -> Robustness:
+    takes = child.ask("about")["takes"]
+    rows: list[list[Run]] = []
+    for setting in SETTINGS:
+        runs: list[Run] = []
+        left = SECONDS_A_SETTING[setting.n_rounds]
+        for seed in range(N_SEEDS):
+            losses, best = setting.losses(seed)
+            try:
+                answer = child.ask(
+                    "play",
+                    limit=left,
+                    policy=policy,
+                    table=tables.path(f"{setting.scale}-{seed}", losses, takes),
+                    n_arms=losses.shape[1],
+                    n_rounds=setting.n_rounds,
+                    seed=seed,
+                )
+            except Failed as failure:  # the process is gone, and the next question goes nowhere
+                return Robustness(peer, policy, [*rows, [*runs, Run(0, [], best, str(failure))]])
+            runs.append(Run(answer["n_rounds"], answer["counts"], best, answer["failure"]))
+            left -= answer["seconds"]
+            if left < answer["seconds"]:
+                break
+        rows.append(runs)
+    return Robustness(peer, policy, rows, refusal)
+
+
+def our_robustness(policy: Policy) -> Robustness:
+    """Return the row of a policy of umab, told nothing of the losses but their number."""
+    rows = []
+    for setting in SETTINGS:
+        runs = []
+        for seed in range(N_SEEDS):
+            losses, best = setting.losses(seed)
+            try:
+                result = umab.simulate(policy, losses, n_trials=1, seed=seed, keep="arms", progress=False)
+            except ValueError as error:
+                runs.append(Run(0, [], best, str(error)))
+                continue
+            assert result.arms is not None
+            counts = np.bincount(result.arms[0, setting.n_rounds // 2 :], minlength=losses.shape[1])
+            runs.append(Run(setting.n_rounds, counts.tolist(), best, ""))
+        rows.append(runs)
+    return Robustness("umab", policy.name, rows, "loss must be")

@@ -1,0 +1,215 @@
+"""The page docs/peers.md: a function from what was measured to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from benchmarks.peers.measure import N_ARMS, N_ROUNDS, N_SEEDS, N_TRIALS, SETTINGS, Robustness, Run, Setting, Speed
+from benchmarks.timing import Ratio
+
+LEAST_SHARE = 0.85
+"""What the recommended policy must give the best arm in every setting, with every seed."""
+
+
+class Peer(NamedTuple):
+    """What there is to say about a peer."""
+
+    name: str
+    requirements: Sequence[str]
+    versions: dict[str, str]
+    lacks: Sequence[str]
+    failure: str = ""
+    """Why it could not be measured, in the words of the program that failed."""
+
+
+class Results(NamedTuple):
+    """All that a page is made from."""
+
+    machine: str
+    peers: list[Peer]
+    simulation: list[Speed]
+    online: list[Speed]
+    robustness: list[Robustness]
+    recommended: str
+    """The name of the recommended policy."""
+
+
+def page(results: Results) -> str:
+    measured = [peer for peer in results.peers if not peer.failure]
+    parts = [
+        INTRODUCTION.format(machine=results.machine, versions=", ".join(map(shown_versions, measured))),
+        SIMULATION.format(n_trials=N_TRIALS, n_rounds=N_ROUNDS, n_arms=N_ARMS),
+        table(
+            ["library", "policy", "run by", "times as long as umab", f"seconds for {N_TRIALS} trials"],
+            map(simulation_row, results.simulation),
+        ),
+        ONLINE.format(n_arms=N_ARMS),
+        table(
+            ["library", "policy", "times as long as umab", "µs a decision"],
+            map(online_row, results.online),
+        ),
+        ROBUSTNESS.format(n_seeds=N_SEEDS, verdict=verdict(results)),
+        table(["library", "policy", *(setting.name for setting in SETTINGS)], map(robustness_row, results.robustness)),
+        LACKING,
+        table(["library", "what it lacks"], ([peer.name, "; ".join(peer.lacks)] for peer in measured)),
+    ]
+    failed = [[peer.name, " ".join(peer.requirements), peer.failure] for peer in results.peers if peer.failure]
+    parts += [FAILED, table(["library", "asked for", "what happened"], failed)] if failed else [NONE_FAILED]
+    return "\n".join(parts)
+
+
+INTRODUCTION = """\
+# umab beside its peers
+
+This page is written by a command, and by nothing else:
+
+```sh
+make bench-peers
+```
+
+It installs every library in an environment of its own below `.venv-peers`, gives all of them the same work, and takes
+some minutes once they are installed. [What their EXP3 computes](cross-checks.md) is compared elsewhere.
+
+Measured on {machine}. Versions: {versions}.
+
+Times are ratios. A peer and umab take turns, each in a process of its own that times itself after a warm-up, on one
+thread unless all threads are named; a ratio is the median over the turns, with the middle half in brackets. Policies
+run as they come: a parameter that was set stands beside the name. Where a library has no EXP3, its nearest policy is
+taken.
+"""
+
+SIMULATION = """\
+## Many trials
+
+{n_trials} trials of {n_rounds} rounds with {n_arms} arms; losses are 0 or 1. Where that would take long, fewer trials
+were run and the time was scaled, and the last column says so. A policy of umab is compared with its EXP3 on one thread,
+a peer's with umab's EXP3, or with the policy that is named. NumPy is EXP3 as a loop over the rounds, with all trials in
+one array; the tests show that it plays the same arms as umab's.
+"""
+
+ONLINE = """\
+## One decision at a time
+
+Select and update, {n_arms} arms. Compared with `umab.Learner` and EXP3, or the policy that is named.
+"""
+
+ROBUSTNESS = """\
+## Other losses than expected
+
+Five arms that never change, with mean losses of 0, ¼, ½, ¾ and 1 times the scale (in the first column minus half of it,
+so that signs are mixed) and noise with a standard deviation of 0.3 times the scale; in the last column losses are cut
+to [0, 1]. Libraries that take rewards get 1 − loss for losses in [0, 1], and −loss otherwise. Nobody is told the scale.
+
+The number is the share of the best arm in the last half of the rounds, the mean over {n_seeds} seeds and the worst seed
+in brackets. "As uniform": no arm was played more or less often than uniform draws explain, and nothing was said. A
+library that refuses a number says so; others stop with an error of their own. Fewer seeds, or rounds, are named where a
+library was too slow for all of them.
+
+{verdict}
+"""
+
+LACKING = """\
+## What they cannot do
+
+Verified in their source, for the policies above.
+"""
+
+FAILED = """\
+## Not measured
+
+These did not install or did not import. The reasons are those of the programs that failed.
+"""
+
+NONE_FAILED = """\
+All of them installed.
+"""
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+
+
+def shown_versions(peer: Peer) -> str:
+    first, *others = (f"{name} {version}" for name, version in peer.versions.items())
+    return f"{first} (with {', '.join(others)})" if others else first
+
+
+def simulation_row(speed: Speed) -> list[str]:
+    way = "its own simulation" if speed.own_simulation else "select and update"
+    scaled = f" (from {speed.n_trials} trials)" if speed.n_trials < N_TRIALS else ""
+    seconds = "" if speed.ratio is None else number(speed.ratio.seconds) + scaled
+    return [speed.peer, speed.policy, way, times(speed), seconds]
+
+
+def online_row(speed: Speed) -> list[str]:
+    return [speed.peer, speed.policy, times(speed), "" if speed.ratio is None else number(speed.ratio.seconds * 1e6)]
+
+
+def times(speed: Speed) -> str:
+    if speed.ratio is None:
+        return speed.failure
+    against = "" if speed.against == "exp3" else f", of {speed.against}"
+    return shown_ratio(speed.ratio) + against
+
+
+def shown_ratio(ratio: Ratio) -> str:
+    return f"{number(ratio.median)} ({number(ratio.low)}–{number(ratio.high)})"
+
+
+def number(value: float) -> str:
+    """Return a positive number with about three digits, and without a power of ten."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.1f}" if value >= 10.0 else f"{value:.2f}"
+
+
+def robustness_row(row: Robustness) -> list[str]:
+    cells = [outcome(setting, runs, row.refusal) for setting, runs in zip(SETTINGS, row.runs, strict=False)]
+    return [row.peer, row.policy, *cells, *["not reached"] * (len(SETTINGS) - len(cells))]
+
+
+def outcome(setting: Setting, runs: list[Run], refusal: str) -> str:
+    """Say what became of the seeds of a setting."""
+    parts = []
+    through, failed = [run for run in runs if not run.failure], [run for run in runs if run.failure]
+    if through:
+        shares = [run.share for run in through]
+        parts.append(f"{sum(shares) / len(shares):.2f} ({min(shares):.2f})")
+        n_uniform = sum(run.as_uniform for run in through)
+        if n_uniform:
+            parts.append("as uniform" + (f" with {n_uniform} seeds" if n_uniform < len(through) else ""))
+        rounds = min(run.n_rounds for run in through)
+        if rounds < setting.n_rounds:
+            parts.append(f"first {rounds:,} rounds")
+        if len(through) < N_SEEDS:
+            parts.append(f"{len(through)} seed{'s' * (len(through) > 1)}")
+    if failed:
+        word = failed[0].failure
+        if refusal and all(refusal in run.failure for run in failed):
+            parts.append(f"refuses: {word}")
+        else:
+            ends = sorted({run.n_rounds + 1 for run in failed})
+            span = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
+            seeds = f" with {len(failed)} of {len(runs)} seeds" if through else ""
+            parts.append(f"stops in round {span}{seeds}: {word}")
+    return ", ".join(parts)
+
+
+def worst_shares(results: Results) -> list[float]:
+    """Return the smallest share of the best arm in each setting, for the recommended policy."""
+    (row,) = [each for each in results.robustness if (each.peer, each.policy) == ("umab", results.recommended)]
+    return [min(0.0 if run.failure else run.share for run in runs) for runs in row.runs]
+
+
+def holds(results: Results) -> bool:
+    """Whether the recommended policy does what it must."""
+    return min(worst_shares(results)) > LEAST_SHARE
+
+
+def verdict(results: Results) -> str:
+    mark = "✓" if holds(results) else "✗"
+    shares = ", ".join(f"{share:.2f}" for share in worst_shares(results))
+    return (
+        f"{mark} `umab.recommended()` must give the best arm more than {LEAST_SHARE} in all of them, with every seed: "
+        f"{shares}."
+    )
