@@ -4,17 +4,18 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce theory suite test test-all lint bench clean
+.PHONY: help reproduce theory suite test test-all lint bench bench-peers clean
 
 help:
-	@echo "make reproduce run the paper's experiments and write report/index.html"
-	@echo "make theory    search for worst cases and write docs/theory.md and docs/errata.md"
-	@echo "make suite     run all policies on the suite of loss tables and write docs/suite.md"
-	@echo "make test      run the tests"
-	@echo "make test-all  run the tests, the slow ones too"
-	@echo "make lint      formatting, types and import rules"
-	@echo "make bench     measure speed, as ratios taken in one run"
-	@echo "make clean     remove the environment and what was built"
+	@echo "make reproduce   run the paper's experiments and write report/index.html"
+	@echo "make theory      search for worst cases and write docs/theory.md and docs/errata.md"
+	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
+	@echo "make test        run the tests"
+	@echo "make test-all    run the tests, the slow ones too"
+	@echo "make lint        formatting, types and import rules"
+	@echo "make bench       measure speed, as ratios taken in one run"
+	@echo "make bench-peers measure umab beside other libraries and write docs/peers.md"
+	@echo "make clean       remove the environment and what was built"
 
 reproduce: $(VENV)/.reproduce
 	$(BIN)/umab reproduce
@@ -44,6 +45,10 @@ suite: $(VENV)/.reproduce
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# A network to install the other libraries, each below .venv-peers (one of them brings gigabytes); then some minutes.
+bench-peers: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf $(VENV) .venv-peers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
