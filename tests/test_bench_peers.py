@@ -31,7 +31,7 @@ import time
 REQUIREMENTS = ["pytest"]
 TAKES = "losses"
 LACKS = ["everything"]
-REFUSAL = "must not be"
+REFUSALS = ["must not be"]
 
 print("advice that nobody asked for")
 
@@ -61,12 +61,16 @@ def sleep(table, seed, arms):
     time.sleep(60)
 
 
+def nap(table, seed, arms):
+    time.sleep(0.02)
+
+
 def die(table, seed, arms):
     os.write(2, b"fatal error: gone\\n")
     os._exit(1)
 
 
-POLICIES = {"exp3": uniform, "greedy": greedy, "crash": crash, "refuse": refuse, "sleep": sleep, "die": die}
+POLICIES = {"exp3": uniform, "greedy": greedy, "crash": crash, "refuse": refuse, "sleep": sleep, "nap": nap, "die": die}
 SIMULATIONS = {"quick": lambda table, n_trials: None}
 '''
 
@@ -190,12 +194,20 @@ def test_speed_of_a_peer(child: Child, tables: Tables, monkeypatch: pytest.Monke
     failed = measure.online_speed("fake", child, "refuse", child, "exp3", tables)
     assert failed.ratio is None and failed.failure == "ValueError: a loss must not be"
 
+    monkeypatch.setattr(measure, "SECONDS_A_TURN", 0.01)
+    scaled = measure.simulation_speed("fake", child, "nap", child, "exp3", tables)
+    assert scaled.ratio is not None and scaled.n_trials == 1 and scaled.ratio.seconds >= 5 * 0.02
 
-def test_a_slow_peer_runs_as_many_trials_as_a_turn_has_time_for() -> None:
-    assert measure.trials_that_fit(0.001, 0.003) == 500
-    assert measure.trials_that_fit(0.2, 0.2) == 500  # all trials at once
-    assert measure.trials_that_fit(0.5, 1.5) == 6
-    assert measure.trials_that_fit(8.0, 24.0) == 1
+
+def test_a_turn_gets_as_much_work_as_it_has_time_for() -> None:
+    def of(start: float, each: float) -> int:
+        return measure.fitting(lambda n: start + each * n, 1, 500, 2.0)
+
+    assert of(0.0, 0.001) == 500
+    assert of(0.2, 0.0) == 500 and of(0.001, 1e-4) == 500  # nearly all at once
+    assert 18 <= of(0.0, 0.1) <= 20 and 17 <= of(0.2, 0.1) <= 20
+    assert of(0.0, 8.0) == 1
+    assert measure.fitting(lambda n: 1.0 * n, 20, 500, 2.0) == 20  # not less than the least
 
 
 def test_ratios_are_those_of_neighbours() -> None:
@@ -209,8 +221,8 @@ def test_robustness_of_a_peer(child: Child, tables: Tables, monkeypatch: pytest.
     monkeypatch.setattr(measure, "SECONDS_A_SETTING", {1000: 30.0})
 
     def of(policy: str) -> str:
-        row = measure.robustness("fake", child, policy, tables, "must not be")
-        return outcome(small, row.runs[0], row.refusal)
+        row = measure.robustness("fake", child, policy, tables, ["must not be"])
+        return outcome(small, row.runs[0], row.refusals)
 
     assert of("greedy") == "1.00 (1.00)"
     assert re.fullmatch(r"0\.(19|20|21) \(0\.1\d\), as uniform", of("exp3"))
@@ -225,7 +237,7 @@ def test_our_policies_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     mixed, unit = Setting("mixed", 1e3, 2000, centred=True), Setting("unit", 1.0, 2000, clipped=True)
     monkeypatch.setattr(measure, "SETTINGS", (mixed, unit))
     refused, learned = measure.our_robustness(umab.policy("exp3")).runs
-    assert outcome(mixed, refused, "loss must be").startswith("refuses: loss must be")
+    assert outcome(mixed, refused, ["loss must be"]).startswith("refuses: loss must be")
     assert min(run.share for run in learned) > 0.5
     first, second = measure.our_robustness(umab.recommended()).runs
     assert min(run.share for run in first + second) > 0.8
@@ -297,7 +309,7 @@ def test_environments_say_why_they_could_not_be_made(tmp_path: Path, monkeypatch
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(environments.NotInstalled, match="No such file"):
         environments.environment(tmp_path / "peer", ("something==1",))
-    assert environments.reason("WARNING: a\nERROR: No matching thing for x\nWARNING: b\n\n").startswith("ERROR: No")
+    assert environments.reason("ERROR: a\nERROR: No matching thing for x\nWARNING: b\n\n").startswith("ERROR: No")
     assert environments.reason("first\nlast\n") == "last" and environments.reason("") == "no message"
 
 

@@ -75,9 +75,9 @@ def robust(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progre
     """Measure on all cores, since no time is taken."""
 
     def of_a_peer(name: str, shown: str, policy: str) -> Robustness:
-        refusal = constants(FOLDER / f"{name}.py").get("REFUSAL", "")
+        refusals = constants(FOLDER / f"{name}.py").get("REFUSALS", ())
         with Child(interpreter(name), FOLDER / f"{name}.py") as child:
-            row = robustness(shown, child, policy, tables, refusal)
+            row = robustness(shown, child, policy, tables, refusals)
         bar.advance(1)
         return row
 

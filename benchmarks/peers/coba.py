@@ -9,7 +9,7 @@ LACKS = [
     "rewards outside [0, 1] for Corral",
     "a method to save a learner",
 ]
-REFUSAL = "assumes a loss between 0 and 1"
+REFUSALS = ["assumes a loss between 0 and 1"]
 
 
 def corral(rewards: list[list[float]], seed: int, arms: list[int]) -> None:

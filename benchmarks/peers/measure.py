@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -22,13 +23,13 @@ from umab.algorithms.base import Policy
 Array = npt.NDArray[np.float64]
 
 N_TRIALS, N_ROUNDS, N_ARMS = 500, 1258, 10
-SECONDS_A_TURN, N_TURNS = 3.0, 5
+SECONDS_A_TURN, N_TURNS = 2.0, 5
 """A peer for which 500 trials take longer than a turn runs as many as fit into it, and is scaled up."""
 
-N_DECISIONS, SECONDS_ONLINE, N_TURNS_ONLINE = 20_000, 0.5, 9
+N_DECISIONS, SECONDS_ONLINE, N_TURNS_ONLINE = 20_000, 0.5, 7
 
 N_SEEDS = 10
-SECONDS_A_SETTING = {20_000: 15.0, 400_000: 45.0}
+SECONDS_A_SETTING = {20_000: 10.0, 400_000: 40.0}
 """By the number of rounds: seeds are begun until so many seconds are over, and a seed ends with them."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
@@ -142,9 +143,7 @@ def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against:
 
     own = policy in about["simulations"]
     try:
-        run(child, policy, about["takes"], 1)  # imports, caches and compilers warm up
-        one = run(child, policy, about["takes"], 1)
-        n_trials = 1 if one > SECONDS_A_TURN else trials_that_fit(one, run(child, policy, about["takes"], 3))
+        n_trials = fitting(lambda n: run(child, policy, about["takes"], n), 1, N_TRIALS, SECONDS_A_TURN)
         ratio = ratio_of_turns(
             lambda: run(child, policy, about["takes"], n_trials) * N_TRIALS / n_trials,
             lambda: run(ours, against, "losses", N_TRIALS),
@@ -155,10 +154,17 @@ def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against:
     return Speed(peer, policy, against, own, ratio, n_trials)
 
 
-def trials_that_fit(one: float, three: float) -> int:
-    """Return how many trials a turn has time for, from the seconds that one and three of them took."""
-    each = max((three - one) / 2.0, 1e-9)
-    return max(1, min(N_TRIALS, 1 + int((SECONDS_A_TURN - one) / each)))
+def fitting(seconds: Callable[[int], float], least: int, most: int, turn: float) -> int:
+    """Return how much of some work a turn has time for, given how many seconds any number of it takes.
+
+    Larger and larger pieces are tried until one takes half a turn. A guess from a small piece would be far off where a
+    start takes long, or where many at once take no longer than one.
+    """
+    n = least
+    seconds(n)  # imports, caches and compilers warm up
+    while (taken := seconds(n)) < turn / 2.0 and n < most:
+        n = min(4 * n, most)
+    return max(least, min(most, int(n * turn / taken)))
 
 
 def online_speed(peer: str, child: Child, policy: str, ours: Child, against: str, tables: Tables) -> Speed:
@@ -175,8 +181,7 @@ def online_speed(peer: str, child: Child, policy: str, ours: Child, against: str
         return float(answer["seconds"]) / int(answer["n_rounds"])
 
     try:
-        run(child, policy, takes, 20)
-        n_rounds = max(20, min(N_DECISIONS, int(SECONDS_ONLINE / run(child, policy, takes, 50))))
+        n_rounds = fitting(lambda n: n * run(child, policy, takes, n), 20, N_DECISIONS, SECONDS_ONLINE)
         ratio = ratio_of_turns(
             lambda: run(child, policy, takes, n_rounds),
             lambda: run(ours, against, "losses", N_DECISIONS),
@@ -240,11 +245,11 @@ class Robustness(NamedTuple):
     peer: str
     policy: str
     runs: list[list[Run]]
-    refusal: str = ""
+    refusals: Sequence[str] = ()
     """Words by which an error is known as a refusal."""
 
 
-def robustness(peer: str, child: Child, policy: str, tables: Tables, refusal: str) -> Robustness:
+def robustness(peer: str, child: Child, policy: str, tables: Tables, refusals: Sequence[str]) -> Robustness:
     takes = child.ask("about")["takes"]
     rows: list[list[Run]] = []
     for setting in SETTINGS:
@@ -269,7 +274,7 @@ def robustness(peer: str, child: Child, policy: str, tables: Tables, refusal: st
             if left < answer["seconds"]:
                 break
         rows.append(runs)
-    return Robustness(peer, policy, rows, refusal)
+    return Robustness(peer, policy, rows, refusals)
 
 
 def our_robustness(policy: Policy) -> Robustness:
@@ -288,4 +293,4 @@ def our_robustness(policy: Policy) -> Robustness:
             counts = np.bincount(result.arms[0, setting.n_rounds // 2 :], minlength=losses.shape[1])
             runs.append(Run(setting.n_rounds, counts.tolist(), best, ""))
         rows.append(runs)
-    return Robustness("umab", policy.name, rows, "loss must be")
+    return Robustness("umab", policy.name, rows, ["loss must be"])

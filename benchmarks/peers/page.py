@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -38,8 +39,10 @@ class Results(NamedTuple):
 def page(results: Results) -> str:
     measured = [peer for peer in results.peers if not peer.failure]
     parts = [
-        INTRODUCTION.format(machine=results.machine, versions=", ".join(map(shown_versions, measured))),
-        SIMULATION.format(n_trials=N_TRIALS, n_rounds=N_ROUNDS, n_arms=N_ARMS),
+        INTRODUCTION,
+        wrapped(VERSIONS.format(machine=results.machine, versions=", ".join(map(shown_versions, measured)))),
+        TURNS,
+        wrapped(SIMULATION.format(n_trials=N_TRIALS, n_rounds=N_ROUNDS, n_arms=N_ARMS)),
         table(
             ["library", "policy", "run by", "times as long as umab", f"seconds for {N_TRIALS} trials"],
             map(simulation_row, results.simulation),
@@ -49,7 +52,7 @@ def page(results: Results) -> str:
             ["library", "policy", "times as long as umab", "µs a decision"],
             map(online_row, results.online),
         ),
-        ROBUSTNESS.format(n_seeds=N_SEEDS, verdict=verdict(results)),
+        wrapped(ROBUSTNESS.format(n_seeds=N_SEEDS, verdict=verdict(results))),
         table(["library", "policy", *(setting.name for setting in SETTINGS)], map(robustness_row, results.robustness)),
         LACKING,
         table(["library", "what it lacks"], ([peer.name, "; ".join(peer.lacks)] for peer in measured)),
@@ -70,9 +73,13 @@ make bench-peers
 
 It installs every library in an environment of its own below `.venv-peers`, gives all of them the same work, and takes
 some minutes once they are installed. [What their EXP3 computes](cross-checks.md) is compared elsewhere.
+"""
 
+VERSIONS = """\
 Measured on {machine}. Versions: {versions}.
+"""
 
+TURNS = """\
 Times are ratios. A peer and umab take turns, each in a process of its own that times itself after a warm-up, on one
 thread unless all threads are named; a ratio is the median over the turns, with the middle half in brackets. Policies
 run as they come: a parameter that was set stands beside the name. Where a library has no EXP3, its nearest policy is
@@ -99,7 +106,8 @@ ROBUSTNESS = """\
 
 Five arms that never change, with mean losses of 0, ¼, ½, ¾ and 1 times the scale (in the first column minus half of it,
 so that signs are mixed) and noise with a standard deviation of 0.3 times the scale; in the last column losses are cut
-to [0, 1]. Libraries that take rewards get 1 − loss for losses in [0, 1], and −loss otherwise. Nobody is told the scale.
+to [0, 1]. Libraries that take rewards get 1 − loss for losses in [0, 1], and −loss otherwise. Nobody is told the
+scale; umab and the loop in NumPy know the number of rounds where they need it.
 
 The number is the share of the best arm in the last half of the rounds, the mean over {n_seeds} seeds and the worst seed
 in brackets. "As uniform": no arm was played more or less often than uniform draws explain, and nothing was said. A
@@ -126,6 +134,11 @@ All of them installed.
 """
 
 
+def wrapped(text: str) -> str:
+    """Return paragraphs with lines of at most 120 characters, now that all their words are known."""
+    return "\n\n".join(textwrap.fill(each, 120, break_long_words=False) for each in text.split("\n\n")) + "\n"
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
@@ -138,7 +151,7 @@ def shown_versions(peer: Peer) -> str:
 
 def simulation_row(speed: Speed) -> list[str]:
     way = "its own simulation" if speed.own_simulation else "select and update"
-    scaled = f" (from {speed.n_trials} trials)" if speed.n_trials < N_TRIALS else ""
+    scaled = f" (from {counted(speed.n_trials, 'trial')})" if speed.n_trials < N_TRIALS else ""
     seconds = "" if speed.ratio is None else number(speed.ratio.seconds) + scaled
     return [speed.peer, speed.policy, way, times(speed), seconds]
 
@@ -158,17 +171,21 @@ def shown_ratio(ratio: Ratio) -> str:
     return f"{number(ratio.median)} ({number(ratio.low)}–{number(ratio.high)})"
 
 
+def counted(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
 def number(value: float) -> str:
     """Return a positive number with about three digits, and without a power of ten."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.1f}" if value >= 10.0 else f"{value:.2f}"
 
 
 def robustness_row(row: Robustness) -> list[str]:
-    cells = [outcome(setting, runs, row.refusal) for setting, runs in zip(SETTINGS, row.runs, strict=False)]
+    cells = [outcome(setting, runs, row.refusals) for setting, runs in zip(SETTINGS, row.runs, strict=False)]
     return [row.peer, row.policy, *cells, *["not reached"] * (len(SETTINGS) - len(cells))]
 
 
-def outcome(setting: Setting, runs: list[Run], refusal: str) -> str:
+def outcome(setting: Setting, runs: list[Run], refusals: Sequence[str]) -> str:
     """Say what became of the seeds of a setting."""
     parts = []
     through, failed = [run for run in runs if not run.failure], [run for run in runs if run.failure]
@@ -182,10 +199,10 @@ def outcome(setting: Setting, runs: list[Run], refusal: str) -> str:
         if rounds < setting.n_rounds:
             parts.append(f"first {rounds:,} rounds")
         if len(through) < N_SEEDS:
-            parts.append(f"{len(through)} seed{'s' * (len(through) > 1)}")
+            parts.append(counted(len(through), "seed"))
     if failed:
-        word = failed[0].failure
-        if refusal and all(refusal in run.failure for run in failed):
+        word = textwrap.shorten(failed[0].failure, 80, placeholder=" …")
+        if all(any(words in run.failure for words in refusals) for run in failed):
             parts.append(f"refuses: {word}")
         else:
             ends = sorted({run.n_rounds + 1 for run in failed})

@@ -16,7 +16,7 @@ LACKS = [
     "a method to save a policy",
     "late feedback: the last draw's probabilities are used",
 ]
-REFUSAL = "reward must be"
+REFUSALS = ["invalid `reward`", "reward must be in"]
 
 
 def play(policy_class: Any, rewards: list[list[float]], seed: int, arms: list[int]) -> None:

@@ -15,8 +15,8 @@ SIMULATIONS
     By name, functions of a table and a number of trials, where the peer has a way of its own to run many.
 LACKS
     What the peer cannot do, in words, verified in its source; for the page.
-REFUSAL
-    Words that its error has if it refuses a number, if it does that.
+REFUSALS
+    Words of its errors when it refuses a number, if it does that.
 
 Nothing here but the standard library: a peer's environment has what the peer needs, and no more.
 """
