@@ -92,11 +92,13 @@ class Tables:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._lock = threading.Lock()  # nobody reads what another thread has half written
 
     def path(self, name: str, losses: Array, takes: str) -> str:
         place = self._folder / f"{name}.{takes}"
-        if not place.exists():
-            (losses if takes == "losses" else rewards(losses)).tofile(place)
+        with self._lock:
+            if not place.exists():
+                (losses if takes == "losses" else rewards(losses)).tofile(place)
         return str(place)
 
 
