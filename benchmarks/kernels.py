@@ -64,7 +64,7 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
         made["simple"].run()
         # A rounding error decides a draw once in a great many rounds; then the rest of the trial differs.
         if (made["simple"].arms == made["generic"].arms).mean() < 0.99:
-            raise AssertionError(f"the simple and the fast one must draw the same arms but for rounding, but differ at {n_arms=}")
+            raise AssertionError(f"simple and generic must draw the same arms, but for rounding; not so at {n_arms=}")
     return made
 
 

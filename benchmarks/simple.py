@@ -15,8 +15,9 @@ import numba.types as nb
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.engine import compiled
+from umab.engine.compiled import charge, distribution, learn, load, selected, store  # the engine fills them in
 from umab.numerics import FLOOR
-from umab.simplex import Vector, likeliest, reciprocal_sums, scaled_gaps, smallest
+from umab.simplex import Vector, draw, likeliest, reciprocal_sums, scaled_gaps, smallest
 
 
 def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
@@ -46,16 +47,6 @@ class SimpleUMABG(UMABG):
 def simulation_kernel(policy: Policy) -> Callable[..., None]:
     """Return the simple loop, compiled for policies of this type."""
     return compiled._compile(_run, nb.void(*compiled._common_arguments()), policy)
-
-
-# The kernel takes these names from the engine.
-load: Any
-store: Any
-distribution: Any
-draw: Any
-charge: Any
-learn: Any
-selected: Any
 
 
 def _run(

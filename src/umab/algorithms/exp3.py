@@ -10,7 +10,7 @@ from umab.numerics import importance_weighted
 from umab.simplex import Vector, sum_of
 
 _LARGEST_LOG = 32.0
-"""No weight is larger than e to this: then sums of weights keep their digits, and weights are anew counted from 1 on."""
+"""No weight is larger than e to this; from there on all weights are counted from 1 again, and lose no digits."""
 
 
 class State(NamedTuple):
