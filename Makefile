@@ -13,7 +13,7 @@ help:
 	@echo "make test        run the tests"
 	@echo "make test-all    run the tests, the slow ones too"
 	@echo "make lint        formatting, types and import rules"
-	@echo "make bench       measure speed, as ratios taken in one run"
+	@echo "make bench       measure speed, as ratios taken in one run, and write docs/speed.md"
 	@echo "make bench-peers measure umab beside other libraries and write docs/peers.md"
 	@echo "make clean       remove the environment and what was built"
 

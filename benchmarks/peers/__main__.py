@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import platform
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import umab
+from benchmarks.pages import DOCS, machine
 from benchmarks.peers.environments import FOLDER, PEERS, NotInstalled, constants, interpreter
 from benchmarks.peers.measure import (
     Child,
@@ -26,10 +25,9 @@ from benchmarks.peers.measure import (
 )
 from benchmarks.peers.page import Peer, Results, holds, page
 from umab.algorithms.base import Policy
-from umab.engine.simulate import versions
 from umab.progress import Progress
 
-PAGE = FOLDER.parent.parent / "docs" / "peers.md"
+PAGE = DOCS / "peers.md"
 OURS = FOLDER / "ours.py"
 
 
@@ -89,15 +87,6 @@ def robust(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progre
         ]
         ours = [our_robustness(policy) for policy in our_policies()]
         return [*ours, *(each.result() for each in theirs)]
-
-
-def machine() -> str:
-    model = ""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    ours = ", ".join(f"{name} {version}" for name, version in versions().items())
-    return f"{model or platform.machine()}, {os.cpu_count()} cores, {ours}"
 
 
 def main() -> int:

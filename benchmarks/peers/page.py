@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from benchmarks.pages import table, wrapped
 from benchmarks.peers.measure import N_ARMS, N_ROUNDS, N_SEEDS, N_TRIALS, SETTINGS, Robustness, Run, Setting, Speed
 from benchmarks.timing import Ratio
 
@@ -132,16 +133,6 @@ These did not install or did not import. The reasons are those of the programs t
 NONE_FAILED = """\
 All of them installed.
 """
-
-
-def wrapped(text: str) -> str:
-    """Return paragraphs with lines of at most 120 characters, now that all their words are known."""
-    return "\n\n".join(textwrap.fill(each, 120, break_long_words=False) for each in text.split("\n\n")) + "\n"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
 def shown_versions(peer: Peer) -> str:

@@ -32,7 +32,9 @@ class Costs(NamedTuple):
     @classmethod
     def of(cls, losses: Losses) -> Costs:
         """Return the costs of a table of losses."""
-        room = 2 if np.abs(losses.table).max() > 2.0**1022 else 0  # so that a difference cannot overflow
+        room = (
+            2 if max(losses.table.max(), -losses.table.min()) > 2.0**1022 else 0
+        )  # so that a difference cannot overflow
         costs = np.ldexp(losses.table, -room)
         costs -= costs.min(axis=1, keepdims=True)
         exponent = math.frexp(float(costs.max()))[1]

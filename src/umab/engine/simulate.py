@@ -205,12 +205,14 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) 
     mean, squares = np.zeros(n_rounds), np.zeros(n_rounds)
     for block in _blocks(ready, work, rows, pool, n_threads):
         done, new = block.trials.start, block.trials.stop - block.trials.start
-        # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
-        gap = block.mean - mean
-        mean += gap * (new / (done + new))
-        squares += block.squares + gap * gap * (done * new / (done + new))
+        for piece in pieces(n_rounds):
+            # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
+            gap = block.mean[piece] - mean[piece]
+            mean[piece] += gap * (new / (done + new))
+            squares[piece] += block.squares[piece] + gap * gap * (done * new / (done + new))
         work.bar.advance(new * n_rounds)
-    sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(n_rounds, np.nan)
+    squares /= n_trials - 1 if n_trials > 1 else np.nan
+    sd = np.sqrt(squares, out=squares)
     for curve in (mean, sd, rows.final, rows.regret):
         if curve is not None:
             work.costs.in_losses(curve)

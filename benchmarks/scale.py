@@ -1,0 +1,43 @@
+"""One simulation of UMAB-G-A in a process of its own: how long it takes, and how much memory.
+
+`python -m benchmarks.scale TRIALS ROUNDS ARMS` prints both as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+
+class Cost(NamedTuple):
+    """What a simulation took."""
+
+    seconds: float
+    memory: float
+    """The peak of the whole process, in bytes."""
+
+
+def measure(n_trials: int, n_rounds: int, n_arms: int) -> Cost:
+    """Return what `n_trials` trials take in a fresh process, as a summary and on all cores."""
+    command = [sys.executable, "-m", "benchmarks.scale", *map(str, (n_trials, n_rounds, n_arms))]
+    return Cost(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def main(n_trials: int, n_rounds: int, n_arms: int) -> None:
+    import numpy as np
+
+    import umab
+
+    losses = umab.Losses.of(np.random.default_rng(0).normal(size=(n_rounds, n_arms)))
+    umab.simulate(umab.UMABG(), losses.table[:10], n_trials=2)  # compiles, or loads machine code
+    start = time.perf_counter()
+    umab.simulate(umab.UMABG(), losses, n_trials=n_trials, keep="summary")
+    print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
