@@ -143,6 +143,21 @@ def test_extra_exploration(p: list[float], rate: float, raised: list[float]) -> 
     assert sum(offsets) == 0.0
 
 
+def test_log_barrier_says_which_arm_is_the_likeliest() -> None:
+    p = [0.0, 0.0, 0.0]
+    assert (
+        simplex.log_barrier([1e-17, 0.0, 1e6], 1.0, p) == 1
+    )  # the smallest sum, though the first p rounds to the same
+    assert p[0] == p[1] == max(p)
+    assert simplex.log_barrier([0.0, 0.0, 1e6], 1.0, p) == 0
+
+
+def test_sums_of_many_values_keep_their_digits() -> None:
+    values = [0.1] * 1_000_000
+    assert simplex.sum_of(values) == pytest.approx(math.fsum(values), rel=1e-14)
+    assert simplex.sum_of([]) == 0.0
+
+
 def test_draw_inverts_the_cumulative_sum_in_arm_order() -> None:
     p: Array = np.array([0.25, 0.5, 0.25])
     for uniform, arm in ((0.0, 0), (0.2499, 0), (0.25, 1), (0.7499, 1), (0.75, 2), (1 - 2**-53, 2)):

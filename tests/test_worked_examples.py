@@ -270,3 +270,15 @@ def test_baselines_against_their_definition(policy: Policy, definition: Any, sca
     losses = scale[:60] * (random.normal(size=60) + np.where(arms == 0, -2.0, 1.0))
     right = definition(policy, arms.tolist(), losses.tolist(), n_arms)
     np.testing.assert_allclose(forced(policy, arms, losses, n_arms), right, rtol=1e-9, atol=1e-300)
+
+
+def test_exp3_goes_by_the_logarithms_of_its_weights_however_far_they_grow() -> None:
+    """All arms are forced by turns, so that more than one has weight whenever weights are counted from 1 again."""
+    policy = umab.EXP3(gamma=0.3)
+    state = policy.init(3)
+    for t, loss in enumerate(np.random.default_rng(0).random(3000).tolist()):
+        state = policy.update(state, t % 3, loss, state.probabilities[t % 3])
+        weights = np.exp(min(state.log_weights) - np.array(state.log_weights))
+        np.testing.assert_allclose(state.probabilities, 0.7 * weights / weights.sum() + 0.1, rtol=1e-12)
+        assert max(state.weights) < 1e14
+    assert state.origin < -64.0

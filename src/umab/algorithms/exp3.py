@@ -17,9 +17,9 @@ class State(NamedTuple):
     """What EXP3 knows; gains are losses turned over, from 0 for `high` to 1 for `low`."""
 
     probabilities: Vector  # p_t, with the exploration mixed in
-    weights: Vector  # w_t, up to a factor
+    weights: Vector  # w_t exp(origin)
     log_weights: Vector  # −ln w_t
-    origin: float  # −ln of that factor
+    origin: float  # moves with the largest weight, so that none overflows
     gamma: float  # γ
     low: float
     high: float

@@ -337,7 +337,8 @@ def _offsets(p: Precise, rho: Precise) -> Precise:
 def log_barrier(sums: Precise, inverse_rate: Precise) -> Precise:
     """Return argmin ⟨L, p⟩ + (1/η) Σ log(1/p_k) for each row of `sums` and entry of `inverse_rate`, by Newton's method.
 
-    p_k = 1/(x_k + μ) with x = η(L − min L). From the left the iterates climb to μ, as `umab.simplex.power_shift` shows.
+    p_k = 1/(x_k + μ) with x = η(L − min L). The start, n − mean(x), is left of μ by Jensen's inequality; from there the
+    iterates climb to μ, as `umab.simplex.power_shift` shows.
     """
     n_arms = sums.shape[1]
     gaps = sums - sums.min(axis=1, keepdims=True)
