@@ -26,7 +26,7 @@ import pytest
 import umab
 from umab import cli
 from umab.experiments import cluster, cost, parts
-from umab.experiments.pooled import Found
+from umab.experiments.pooled import Found, Pooled
 from umab.experiments.sweep import Cell, Grid, Sweep, Table, grid_of
 from umab.report import sweep_page
 from umab.report.charts import pooled_chart
@@ -311,9 +311,47 @@ def test_only_what_is_missing_is_run(folder: Path, capsys: Any) -> None:
     file.write_text(QUICK.replace("rate = [1, 4]", "rate = [1, 4, 16]").replace('"uniform"]', "]"))
     assert run_here(folder, "quick.toml", "--out", "out") == 0
     printed, after = capsys.readouterr().out, stamps()
-    assert {name for name in before if after.get(name) == before[name]} == before.keys() - {lost}
-    assert len(after) == 50 + 3 * 3 * 2 and "62 of 62 cells are done" in printed  # 6 of choosing at random less
-    assert "6 parts of other grids or versions lie in the folder too" in printed
+    kept = {name for name in before if after.get(name) == before[name]}
+    gone = before.keys() - after.keys()
+    assert kept == before.keys() - {lost} - gone and len(gone) == 6  # those of choosing at random
+    assert len(after) == 50 - 6 + 3 * 3 * 2 and "62 of 62 cells are done" in printed
+    assert "Parts of other grids or versions are kept apart, in the folder other-parts: 6." in printed
+    file.write_text(QUICK)
+    assert run_here(folder, "quick.toml", "--out", "out") == 0
+    again = stamps()
+    assert again.keys() == before.keys() and all(again[name] == before[name] for name in gone | kept)
+    assert len(list((folder / "out" / "other-parts").iterdir())) == 3 * 3 * 2
+
+
+def test_a_damaged_part_is_named_whatever_the_folder_is_called(folder: Path, capsys: Any) -> None:
+    out = folder / "run[1] of *"
+    assert run_here(folder, "quick.toml", "--out", str(out)) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert eval(line.partition("read them: ")[2], {"polars": polars}).height == 50
+    victim = min((out / "parts").iterdir())
+    whole = victim.read_bytes()
+    for damaged in (whole[:100], b"", max((out / "parts").iterdir()).read_bytes()):
+        victim.write_bytes(damaged)
+        for more in ((), ("--report",)):
+            assert run_here(folder, "quick.toml", "--out", str(out), *more) == 2
+            assert f"the part {str(victim)!r} is damaged; delete it" in capsys.readouterr().err
+    victim.unlink()
+    assert run_here(folder, "quick.toml", "--out", str(out)) == 0
+    assert victim.read_bytes() == whole
+
+
+def test_a_damaged_table_is_written_again_and_a_damaged_list_of_cells_named(folder: Path, capsys: Any) -> None:
+    out = folder / "sweep-quick"
+    stored(Sweep.read(folder / "quick.toml"), out)
+    table = min((out / "tables").iterdir())
+    whole = table.read_bytes()
+    table.write_bytes(whole[:-8])
+    (out / "sweep.json").write_text('{"format": "umab.Sw')
+    assert run_here(folder, "quick.toml") == 2
+    assert "sweep.json' is damaged; delete it" in capsys.readouterr().err
+    (out / "sweep.json").unlink()
+    assert run_here(folder, "quick.toml") == 0
+    assert table.read_bytes() == whole
 
 
 @pytest.mark.parametrize("backend", ["threads", "processes"])
@@ -409,6 +447,20 @@ def test_a_cell_that_kills_its_worker_is_given_up_and_the_others_are_run(tmp_pat
     failed = cluster.run(cells, tmp_path, fake(outcome))
     assert failed.keys() == killers and set(failed.values()) == {"its worker died 2 times (RuntimeError: worker died)"}
     assert len(parts.done(tmp_path)) == 4
+
+
+def test_a_policy_that_kills_its_worker_with_every_seed_does_not_end_the_sweep(tmp_path: Path) -> None:
+    sweep = Sweep.of("x", content(seeds=list(range(5)), policies=["umab-s", "uniform", "umab-g-a"]))
+    cells = list(stored(sweep, tmp_path).cells.values())
+    killers = {cell.id for cell in cells if cell.policy == "umab-s"}
+
+    def outcome(cell: Cell) -> Any:
+        if cell.id in killers:
+            raise RuntimeError("worker died")
+        return parts.run_cell(cell, tmp_path)
+
+    assert cluster.run(cells, tmp_path, fake(outcome)).keys() == killers
+    assert parts.done(tmp_path) == {cell.id for cell in cells} - killers
 
 
 def test_workers_that_never_run_anything_end_a_sweep(tmp_path: Path) -> None:
@@ -542,6 +594,24 @@ def test_estimates_are_near_what_it_takes(tmp_path: Path) -> None:
     assert 1 / 3 < (found.disk - cell.table.size) / part < 3
 
 
+def test_a_short_table_does_not_stand_for_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+
+    def seconds_a_round(cell: Cell, head: umab.Losses) -> float:
+        timed.append(head.n_rounds)
+        return 1.0
+
+    monkeypatch.setattr(cost, "_seconds_a_round", seconds_a_round)
+    heads, cells = cost.Heads(), []
+    (small,) = grid_of(Sweep.of("x", content())).cells.values()
+    for n_rounds in (8, 2000, 10):
+        losses = umab.Losses.of(np.ones((n_rounds, 2)))
+        heads.keep(losses)
+        cells.append(small._replace(table=Table(str(n_rounds), losses.digest, n_rounds, 2, "", False)))
+    cost.estimate(cells, heads, 1)
+    assert timed == [2000]
+
+
 # A Dask cluster.
 
 
@@ -659,6 +729,10 @@ def test_options_that_do_not_go_together_are_refused(folder: Path, capsys: Any) 
             ("--backend", "dask", "--address", "tcp://x:1", "--workers", "2"),
             "umab: a Dask cluster has the workers that",
         ),
+        (
+            ("--backend", "dask", "--address", "nowhere"),
+            "umab: the address of a Dask scheduler must be like tcp://HOST:8786, but got 'nowhere'",
+        ),
         (("--out", "full"), "umab: 'full' holds other things than a sweep"),
         (("--report",), "umab: a report needs a cell that is done, but there is none yet"),
     ):
@@ -693,6 +767,32 @@ def test_seeds_are_taken_together(found: Found) -> None:
     np.testing.assert_allclose(pooled.se, (every.std(axis=0, ddof=1) / math.sqrt(40))[at], atol=1e-12)
     assert pooled.final.n_trials == 40 and pooled.n_seeds == 2
     np.testing.assert_allclose([pooled.final.mean, pooled.final.se], [pooled.mean[-1], pooled.se[-1]])
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-170, 1.0, 1e160, 1e300])
+def test_seeds_of_losses_of_any_size_are_taken_together(scale: float) -> None:
+    curves = np.array([[1.0, 2.0], [3.0, 8.0]])
+    rows = [
+        {"final_regret": (scale * curve).tolist(), "mean_curve": [scale * curve.mean()] * 2, "n_trials": 2}
+        | {"sd_curve": [scale * curve.std(ddof=1)] * 2, "round": [1, 2]}
+        for curve in curves
+    ]
+    pooled = Pooled.of(rows)
+    exact = np.array([curves.mean(), curves.std(ddof=1) / 2.0])
+    digits = 1e-9 if scale > 1e-300 else 1e-3
+    np.testing.assert_allclose([pooled.mean[0] / scale, pooled.se[1] / scale], exact, rtol=digits)
+    np.testing.assert_allclose([pooled.final.mean / scale, pooled.final.se / scale], exact, rtol=digits)
+
+
+def test_a_map_of_two_axes_of_three_shows_the_best_that_is_done(tmp_path: Path) -> None:
+    axes = {"umab-g-a": {"rate": [0.25, 4], "initial_scale": [1, 2], "exploration": ["adaptive", "none"]}}
+    grid = stored(Sweep.of("x", content(policies=[], grid=axes)), tmp_path)
+    half = [cell for cell in grid.cells.values() if "none" not in cell.policy]
+    for cell in half:
+        parts.run_cell(cell, tmp_path)
+    page = sweep_page.write(Found.of(grid, parts.read(grid, tmp_path)), tmp_path / "report", "")
+    charts = json.loads(re.findall(r'id="charts">(.*?)</script>', page.read_text(), re.DOTALL)[0])
+    assert len(half) == 4 and all(value["multiple"] is not None for value in charts["1"]["data"]["values"])
 
 
 def test_multiples_are_of_the_best_on_a_table(found: Found) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import glob
 import io
 import os
 import shlex
@@ -417,9 +418,10 @@ def run_sweep(options: argparse.Namespace) -> int:
             parts.prepare(out)
             grid = grid_of(sweep, real, functools.partial(parts.store, out))
             write_atomically(out / "sweep.json", grid.as_json())
+        n_apart = 0 if options.dry_run else parts.sort_out(grid, out)
         done = parts.done(out) & grid.cells.keys()
         cells = [cell for id, cell in grid.cells.items() if id not in done]
-        print("".join(f"{line}\n" for line in sweep_page.notes(grid, parts.n_others(grid, out))), end="", flush=True)
+        print("".join(f"{line}\n" for line in sweep_page.notes(grid, n_apart)), end="", flush=True)
         if options.dry_run:
             print(sweep_page.costs(grid, len(done), cost.estimate(cells, heads, crew.n_workers), before, crew))
             return 0
@@ -432,8 +434,8 @@ def run_sweep(options: argparse.Namespace) -> int:
     found = Found.of(grid, parts.read(grid, out))
     if found.n_done:
         print(_table(sweep_page.best_rows(found), line=True))
-    place = out / "parts" / "*.parquet"
-    print(f'\n{sweep_page.summary(grid, found.n_done)}; to read them: polars.read_parquet("{place}")')
+    place = str(Path(glob.escape(str(out))) / "parts" / "*.parquet")
+    print(f"\n{sweep_page.summary(grid, found.n_done)}; to read them: polars.read_parquet({place!r})")
     for line in sweep_page.failures(failed, grid.cells):
         print(f"umab: failed: {line}", file=sys.stderr)
     return int(bool(failed))

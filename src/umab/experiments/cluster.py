@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -53,6 +54,8 @@ def check_options(backend: str, n_workers: int | None, address: str | None) -> N
     checks.one_of("backend", backend, get_args(Backend))
     if backend == "dask" and not address:
         raise ValueError("the backend dask needs the address of a scheduler: --address tcp://HOST:8786")
+    if backend == "dask" and not re.fullmatch(r"(\w+://)?.+:\d+/?", str(address)):
+        raise ValueError(f"the address of a Dask scheduler must be like tcp://HOST:8786, but got {address!r}")
     if address and backend not in ("dask", "ray"):
         raise ValueError(
             f"an address is that of a Dask or Ray cluster, but the backend is {backend}; add --backend dask"
@@ -77,6 +80,7 @@ def crew(backend: Backend, n_workers: int | None = None, address: str | None = N
     """
     check_options(backend, n_workers, address)
     joblib = _need("joblib", "sweep")
+    _need("polars", "sweep")  # writes the parts
     if backend == "dask":
         with _dask(str(address)) as found:
             yield found
@@ -188,7 +192,9 @@ class _Attempts:
         if self._tries[cell.id] < _TRIES:
             return 0
         self._failed[cell.id] = f"its worker died {_TRIES} times ({problem})"
-        self._waiting = [each for each in self._waiting if each.id != cell.id]
+        left = [each for each in self._waiting if each.id != cell.id]
+        # Other policies first: if they go on, it is not the workers' fault.
+        self._waiting = sorted(left, key=lambda each: each.policy == cell.policy)
         return 1
 
 

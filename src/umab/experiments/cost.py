@@ -1,11 +1,13 @@
-"""What a sweep will cost in time, memory and disk, from short runs on this machine. Nothing is written."""
+"""What a sweep will cost in time, memory and disk, from short runs on this machine. Nothing is left behind."""
 
 from __future__ import annotations
 
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from umab.algorithms.registry import policy as policy_of
 from umab.engine.simulate import simulate
 from umab.experiments.parts import POINTS, as_part, rounds_of
 from umab.experiments.sweep import Cell, Sweep, base_name
+from umab.files import write_atomically
 from umab.losses import Losses
 
 HEAD = 4096
@@ -47,7 +50,7 @@ def estimate(cells: Sequence[Cell], heads: Heads, n_workers: int) -> Cost:
     """Return what cells will take on so many workers like this machine."""
     speeds: dict[tuple[str, int, bool], float] = {}
     seconds, longest = 0.0, 0.0
-    for cell in cells:
+    for cell in sorted(cells, key=lambda each: -each.table.n_rounds):  # a short table says little about a long one
         kind = base_name(cell.policy), cell.table.n_arms, cell.delay > 0
         if kind not in speeds:
             speeds[kind] = _seconds_a_round(cell, heads[cell.table.digest])
@@ -101,10 +104,13 @@ def _part(cell: Cell, head: Losses) -> tuple[float, int]:
     result = simulate(cell.policy, head, n_trials=1, expected=True, keep="summary", n_threads=1, progress=False)
     short = cell._replace(table=cell.table._replace(n_rounds=head.n_rounds), n_trials=1)
     as_part(short, result)  # the first one imports
-    start = time.perf_counter()
-    size = len(as_part(short, result))
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        content = as_part(short, result)
+        write_atomically(Path(folder) / "part", content)
+        seconds = time.perf_counter() - start
     points = min(POINTS, cell.table.n_rounds) - min(POINTS, head.n_rounds)
-    return time.perf_counter() - start, size + 8 * (cell.n_trials + 3 * points)
+    return seconds, len(content) + 8 * (cell.n_trials + 3 * points)
 
 
 def _memory(cell: Cell) -> int:

@@ -4,7 +4,8 @@
   from, and these may change while a sweep runs.
 - ``parts/ID.parquet``: one row, with what the trials of a cell came to. The same cell gives the same bytes, whoever
   runs it.
-- ``sweep.json``: which cells the present grid has. Parts of others, of an earlier grid, may lie beside them.
+- ``sweep.json``: which cells the present grid has.
+- ``other-parts/``: parts of an earlier grid, so that all in ``parts`` belong together. They come back with their cells.
 
 All columns have the same names and types in all parts, so that all of them are read as one table however the grid
 grows; parameters, which differ from policy to policy, are JSON in one column.
@@ -15,6 +16,8 @@ from __future__ import annotations
 import functools
 import io
 import json
+import os
+import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,10 +41,13 @@ def prepare(out: Path) -> None:
     """Make the folder of a sweep, or say why that cannot be."""
     refuse_others(out)
     try:
-        (out / "tables").mkdir(parents=True, exist_ok=True)
-        (out / "parts").mkdir(exist_ok=True)
+        for folder in ("tables", "parts"):
+            (out / folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=out / folder):
+                pass  # before hours of work turn out to be in vain
     except OSError as error:
-        raise OSError(f"a sweep needs a folder, but {str(out)!r} cannot be made: {error.strerror}") from None
+        reason = f"{str(out)!r} cannot be made or written to: {error.strerror}"
+        raise OSError(f"a sweep needs a folder, but {reason}") from None
 
 
 def refuse_others(out: Path) -> None:
@@ -51,11 +57,12 @@ def refuse_others(out: Path) -> None:
     about = out / "sweep.json"
     if about.exists():
         try:
-            ours = json.loads(about.read_text(encoding="utf-8"))["format"] == FORMAT
-        except (OSError, ValueError, KeyError, TypeError):
-            ours = False
+            content = json.loads(about.read_text(encoding="utf-8"))
+        except ValueError:
+            raise ValueError(f"{str(about)!r} is damaged; delete it, and the sweep goes on with what is done") from None
+        ours = isinstance(content, dict) and content.get("format") == FORMAT
     else:  # one that was stopped before it began has nothing but tables
-        ours = not out.exists() or {path.name for path in out.iterdir()} <= {"tables", "parts"}
+        ours = not out.exists() or {path.name for path in out.iterdir()} <= {"tables", "parts", "other-parts", "report"}
     if not ours:
         raise FileExistsError(f"{str(out)!r} holds other things than a sweep; take a new or an empty folder")
 
@@ -63,9 +70,9 @@ def refuse_others(out: Path) -> None:
 def store(out: Path, losses: Losses) -> None:
     """Write a table for the workers, unless it is there."""
     path = _table_path(out, losses.digest)
-    if not path.exists():
-        content = io.BytesIO()
-        np.save(content, losses.table, allow_pickle=False)
+    content = io.BytesIO()
+    np.save(content, losses.table, allow_pickle=False)
+    if not path.exists() or path.stat().st_size != len(content.getvalue()):
         write_atomically(path, content.getvalue())
 
 
@@ -75,9 +82,23 @@ def part_path(out: Path, id: str) -> Path:
 
 
 def done(out: Path) -> set[str]:
-    """Return the ids of all cells that are done, those of earlier grids too."""
-    folder = out / "parts"
+    """Return the ids of all cells that are done."""
+    return _ids(out / "parts")
+
+
+def _ids(folder: Path) -> set[str]:
     return {path.stem for path in folder.glob("[!.]*.parquet")} if folder.is_dir() else set()
+
+
+def sort_out(grid: Grid, out: Path) -> int:
+    """Put parts that are not of a grid apart, and bring those that are back; return how many are apart."""
+    parts, others = out / "parts", out / "other-parts"
+    if strangers := _ids(parts) - grid.cells.keys():
+        others.mkdir(exist_ok=True)
+    for source, target, ids in ((parts, others, strangers), (others, parts, _ids(others) & grid.cells.keys())):
+        for id in ids:
+            os.replace(source / f"{id}.parquet", target / f"{id}.parquet")
+    return len(_ids(others))
 
 
 def run_cell(cell: Cell, out: Path, n_threads: int = 1, stop: threading.Event | None = None) -> tuple[str, str | None]:
@@ -145,13 +166,25 @@ def read(grid: Grid, out: Path) -> list[dict[str, Any]]:
     """Return the rows of all cells of a grid that are done."""
     import polars
 
-    paths = [part_path(out, id) for id in sorted(done(out) & grid.cells.keys())]
-    return polars.read_parquet(paths).to_dicts() if paths else []
+    ids = sorted(done(out) & grid.cells.keys())
 
+    def rows_of(ids: list[str]) -> list[dict[str, Any]]:
+        rows = polars.read_parquet([part_path(out, id) for id in ids], glob=False).to_dicts()
+        if [row["id"] for row in rows] != ids:
+            raise ValueError("parts must be those of the cells that they are named after")
+        return rows
 
-def n_others(grid: Grid, out: Path) -> int:
-    """Return how many parts are not of this grid."""
-    return len(done(out) - grid.cells.keys())
+    unreadable = (polars.exceptions.PolarsError, OSError, ValueError, KeyError)
+    try:
+        return rows_of(ids) if ids else []
+    except unreadable as error:
+        for id in ids:
+            try:
+                rows_of([id])
+            except unreadable:
+                path = str(part_path(out, id))
+                raise ValueError(f"the part {path!r} is damaged; delete it and run the sweep again") from None
+        raise ValueError(f"the parts in {str(out)!r} do not fit together: {error}") from None
 
 
 def rounds_of(cells: Iterable[Cell]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -28,10 +28,14 @@ class Pooled(NamedTuple):
     n_seeds: int
 
     @classmethod
-    def of(cls, rows: list[Mapping[str, Any]]) -> Pooled:
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Pooled:
         """Return the rows of one policy on one table with one delay, together. Their streams differ with the seed."""
         final = Summary.of(np.concatenate([np.array(row["final_regret"]) for row in rows]))
-        means, sds = (np.array([row[key] for row in rows]) for key in ("mean_curve", "sd_curve"))
+        curves = np.array([[row["mean_curve"], row["sd_curve"]] for row in rows])
+        # In multiples of a power of two, so that squares neither overflow nor vanish.
+        largest = np.abs(curves[np.isfinite(curves)]).max(initial=0.0)
+        exponent = math.frexp(float(largest))[1]
+        means, sds = np.ldexp(curves, -exponent).swapaxes(0, 1)
         a_seed = rows[0]["n_trials"]  # the same for all
         n_trials = a_seed * len(rows)
         mean = means.mean(axis=0)
@@ -39,7 +43,8 @@ class Pooled(NamedTuple):
             within = np.nan_to_num(sds) ** 2 * (a_seed - 1)
             squares = (within + a_seed * (means - mean) ** 2).sum(axis=0)
             sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(len(mean), np.nan)
-        return cls(final, np.array(rows[0]["round"]), mean, sd / math.sqrt(n_trials), len(rows))
+            mean, se = np.ldexp(mean, exponent), np.ldexp(sd / math.sqrt(n_trials), exponent)
+        return cls(final, np.array(rows[0]["round"]), mean, se, len(rows))
 
 
 @dataclass(frozen=True)
@@ -101,15 +106,23 @@ class Found:
     def chosen(self, entry: Entry) -> str | None:
         """Return the point of a grid that is best over the columns that all its points have; None if none is done."""
         places = self.common(entry)
-        there = [policy for policy in entry.points.values() if any((policy, place) in self.pooled for place in places)]
-        if not there:
+        if not places:
             return next(
                 (policy for policy in entry.points.values() if any(policy == key for key, _ in self.pooled)), None
             )
-        scores = {policy: self.score(policy, places) for policy in there}
-        if any(math.isnan(each) for each in scores.values()):  # no column has a multiple
-            scores = {policy: self.pooled[policy, places[0]].final.mean for policy in there}
-        return min(scores, key=scores.__getitem__)
+        return min(entry.points.values(), key=lambda policy: self.rank(policy, places))
+
+    def rank(self, policy: str, places: Sequence[str]) -> float:
+        """Return what orders policies on some columns, the best first; inf for one of which none of them is done.
+
+        It is the score or, where no column has one, the regret on the first column that is done.
+        """
+        score = self.score(policy, places)
+        if not math.isnan(score):
+            return score
+        return next(
+            (self.pooled[policy, place].final.mean for place in places if (policy, place) in self.pooled), math.inf
+        )
 
     def common(self, entry: Entry) -> list[str]:
         """Return the columns on which all points of a grid are done."""

@@ -39,7 +39,7 @@ from umab import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.registry import policy as policy_of
-from umab.datasets.suite_tables import entries
+from umab.datasets.suite_tables import Half, entries
 from umab.engine.simulate import takes, versions
 from umab.experiments import reading
 from umab.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
@@ -50,7 +50,7 @@ FORMAT = "umab.Sweep"
 VERSION = 1
 
 _KEYS = ("title", "trials", "seeds", "delays", "data", "policies", "grid")
-_HALVES = ("development", "validation")
+_HALVES: tuple[Half, ...] = ("development", "validation")
 
 
 class Table(NamedTuple):
@@ -134,7 +134,7 @@ class Sweep:
         return cls(
             id=id,
             title=as_text("title", content.get("title", id)),
-            n_trials=checks.whole("trials", content.get("trials", 500), least=1),
+            n_trials=checks.whole("trials", content.get("trials", 500), least=1, most=10**9),
             seeds=_numbers("seeds", content.get("seeds", [0])),
             delays=_numbers("delays", content.get("delays", [0])),
             data=_data(content["data"], folder),
@@ -268,12 +268,17 @@ def _data(given: Any, folder: Path) -> dict[str, Mapping[str, Any]]:
 def _expanded(given: Any, folder: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Yield the tables that a source stands for, with labels: a list of values is an axis, a half is its tables."""
     if not isinstance(given, Mapping) or "file" in given:
-        yield str(given["file"] if isinstance(given, Mapping) else given), data_of(given, folder)
+        options = dict(given) if isinstance(given, Mapping) else {"file": given}
+        label = " ".join([str(options.pop("file")), *(f"{key}={value}" for key, value in options.items())])
+        yield label, data_of(given, folder)
         return
-    every = dict(given)
-    if every.get("suite") in _HALVES:
-        every["suite"] = [entry.name for entry in entries(every["suite"])]
-    lists = {key: value if isinstance(value, list) else [value] for key, value in every.items()}
+    lists = {key: value if isinstance(value, list) else [value] for key, value in given.items()}
+    for key, axis in lists.items():
+        if not axis:
+            raise ValueError(f"{key} in data must have a value, but got an empty list")
+    if "suite" in lists:
+        halves = {half: [entry.name for entry in entries(half)] for half in _HALVES}
+        lists["suite"] = [name for one in lists["suite"] for name in halves.get(one, [one])]
     for values in itertools.product(*lists.values()):
         source = dict(zip(lists, values, strict=True))
         name = source.get("name", source.get("suite"))
@@ -309,6 +314,8 @@ def _entry(name: str, own: Mapping[str, Any]) -> Entry:
         for one in value if isinstance(value, list) else [value]:
             if not isinstance(one, (bool, int, float, str)):
                 raise TypeError(f"{key} of {name!r} must be a number, a text or a list of these, but got {one!r}")
+            if isinstance(one, str) and not re.fullmatch(r"[\w.+-]*", one):
+                raise ValueError(f"{key} of {name!r} must be a number or a word, but got {one!r}")
         if value == []:
             raise ValueError(f"{key} of {name!r} must have a value, but got an empty list")
     axes = {key: value for key, value in own.items() if isinstance(value, list)}

@@ -132,7 +132,7 @@ def figure_name(experiment: Experiment, setting: Setting) -> str:
 
 def file_name(text: str) -> str:
     """Return a text as every file system takes it: umab-g-a:rate=4 as umab-g-a_rate_4."""
-    return re.sub(r"[^\w.-]|^\.+", "_", text)
+    return re.sub(r"[^\w.-]|^\.+", "_", text)[:100]
 
 
 def check_names(experiments: Iterable[Experiment]) -> None:

@@ -111,7 +111,7 @@ def _two_axes(found: Found, entry: Entry, places: list[str]) -> list[Heat]:
     best: dict[tuple[Any, ...], str] = {}
     for values, policy in entry.points.items():
         key = values[:2]
-        if key not in best or not found.score(policy, places) >= found.score(best[key], places):
+        if key not in best or found.rank(policy, places) < found.rank(best[key], places):
             best[key] = policy
     return [_heat(found, _value(down), _value(over), policy, places) for (down, over), policy in best.items()]
 
@@ -148,7 +148,7 @@ def _multiple(number: float) -> str:
 
 
 def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    return f"{value:.12g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
 def as_json(found: Found) -> bytes:
@@ -209,9 +209,7 @@ def notes(grid: Grid, n_others: int) -> list[str]:
     if stand_ins := [table.label for table in grid.tables if table.stand_in]:
         said.append(f"Not all data are the real ones: {words.listed(stand_ins)}.")
     if n_others:
-        said.append(
-            f"{words.counted(n_others, 'part')} of other grids or versions lie in the folder too; they stay there."
-        )
+        said.append(f"Parts of other grids or versions are kept apart, in the folder other-parts: {n_others}.")
     return said
 
 
