@@ -68,12 +68,15 @@ def umab_g_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
             loss_sums[arm] += estimate
             eta = rate * math.sqrt(n / (n * (clip * unit) * (clip * unit) + square_sum))
 
-            leader = 0
-            for k in range(1, n_arms):
-                if loss_sums[k] < loss_sums[leader]:
-                    leader = k
-            lowest = loss_sums[leader]
-            guess = 1.0 / max(p[leader], FLOOR)
+            leader, lowest = 0, loss_sums[0]
+            squared, products = 0.0, 0.0
+            for k in range(n_arms):
+                if loss_sums[k] < lowest:
+                    leader, lowest = k, loss_sums[k]
+                square = p[k] * p[k]
+                squared += square
+                products += square * loss_sums[k]
+            guess = (1.0 - eta * (products - lowest * squared)) / max(squared, FLOOR)
             for k in range(n_arms):
                 p[k] = eta * (loss_sums[k] - lowest)
             shift = max(1.0, min(guess, n))
@@ -259,12 +262,15 @@ def sf_mab_a(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, re
 
             gamma = n / (2.0 * n + exploration_cost / unit)
             rate = min(n / (unit + stability_sum), LARGEST)
-            leader = 0
-            for k in range(1, n_arms):
-                if loss_sums[k] < loss_sums[leader]:
-                    leader = k
-            lowest = loss_sums[leader]
-            guess = 1.0 / max(p[leader], FLOOR)
+            lowest = loss_sums[0]
+            squared, products = 0.0, 0.0
+            for k in range(n_arms):
+                if loss_sums[k] < lowest:
+                    lowest = loss_sums[k]
+                square = p[k] * p[k]
+                squared += square
+                products += square * loss_sums[k]
+            guess = (1.0 - rate * (products - lowest * squared)) / max(squared, FLOOR)
             for k in range(n_arms):
                 p[k] = rate * (loss_sums[k] - lowest)
             shift = max(1.0, min(guess, n))
@@ -454,12 +460,15 @@ def banker_omd(uniforms: Any, losses: Any, costs: Any, best: Any, vectors: Any, 
             sigma = max(math.sqrt(share / n_log_horizon), 2.0 * bound)
 
             rate = min(1.0 / sigma, LARGEST)
-            leader = 0
-            for k in range(1, n_arms):
-                if loss_sums[k] < loss_sums[leader]:
-                    leader = k
-            lowest = loss_sums[leader]
-            guess = 1.0 / max(p[leader], FLOOR)
+            lowest = loss_sums[0]
+            squared, products = 0.0, 0.0
+            for k in range(n_arms):
+                if loss_sums[k] < lowest:
+                    lowest = loss_sums[k]
+                square = p[k] * p[k]
+                squared += square
+                products += square * loss_sums[k]
+            guess = (1.0 - rate * (products - lowest * squared)) / max(squared, FLOOR)
             for k in range(n_arms):
                 p[k] = rate * (loss_sums[k] - lowest)
             shift = max(1.0, min(guess, n))

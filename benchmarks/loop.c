@@ -41,9 +41,14 @@ static void reciprocal_sums(const double *x, int64_t n_arms, double shift, doubl
 
 static int64_t log_barrier(const double *loss_sums, int64_t n_arms, double rate, double *p) {
     int64_t leader = 0;
-    for (int64_t k = 1; k < n_arms; k++)
-        if (loss_sums[k] < loss_sums[leader]) leader = k;
-    double lowest = loss_sums[leader], guess = 1 / larger(p[leader], FLOOR);
+    double lowest = loss_sums[0], squares_of_p = 0, products = 0;
+    for (int64_t k = 0; k < n_arms; k++) {
+        if (loss_sums[k] < lowest) leader = k, lowest = loss_sums[k];
+        double square = p[k] * p[k];
+        squares_of_p += square;
+        products += square * loss_sums[k];
+    }
+    double guess = (1 - rate * (products - lowest * squares_of_p)) / larger(squares_of_p, FLOOR);
     for (int64_t k = 0; k < n_arms; k++) p[k] = rate * (loss_sums[k] - lowest);
     double shift = larger(1, smaller(guess, (double)n_arms));
     for (int i = 0; i < 100; i++) {

@@ -98,9 +98,11 @@ def test_log_barrier_survives_differences_beyond_the_doubles() -> None:
 
 
 @pytest.mark.parametrize("n_arms", [2, 10, 100])
-@pytest.mark.parametrize("name", ["umab-g-a", "umab-g-a:rate=4", "centred(umab-s)", "scb"])
-def test_two_passes_over_the_arms_find_the_next_distribution(
-    name: str, n_arms: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "passes"), [("umab-g-a", 1.6), ("umab-g-a:rate=4", 2.1), ("centred(umab-s)", 2.2), ("scb", 2.1)]
+)
+def test_two_passes_over_the_arms_or_fewer_find_the_next_distribution(
+    name: str, passes: float, n_arms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On average over rounds some of which have a loss a hundred times as large as usual."""
     counts = {"solved": 0, "passes": 0}
@@ -121,7 +123,7 @@ def test_two_passes_over_the_arms_find_the_next_distribution(
     losses *= 1.0 + 100.0 * (random.random((300, 1)) < 0.01)
     for _ in play(name, losses):
         pass
-    assert counts["solved"] > 290 and counts["passes"] <= 2.4 * counts["solved"]
+    assert counts["solved"] > 290 and counts["passes"] <= passes * counts["solved"]
 
 
 @pytest.mark.parametrize(

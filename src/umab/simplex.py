@@ -91,12 +91,20 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
     The minimum is at p_k = 1/(x_k + μ), x_k = η(L_k − min L), with μ in [1, n] such that the p_k sum to 1. Every p_k is
     right to about 1e-13 of itself. No p_k is below `FLOOR`.
 
-    The closer what `p` holds is to the solution, the faster it is found: μ is about 1/p_k for the k with the smallest
-    sum. Anything else will do, too.
+    The closer what `p` holds is to the solution, the faster it is found: with 1/(x + μ) ≈ p(2 − p(x + μ)), its tangent
+    at 1/p, the sum is 1 for μ = (1 − Σ p_k² x_k) / Σ p_k², where the search starts. Anything else in `p` will do, too.
     """
-    best = where_smallest(loss_sums)
-    guess = 1.0 / max(p[best], FLOOR)
-    scaled_gaps(loss_sums, loss_sums[best], rate, p)
+    best, lowest = 0, loss_sums[0]
+    squares, products = 0.0, 0.0
+    for k in range(len(p)):
+        if loss_sums[k] < lowest:
+            best, lowest = k, loss_sums[k]
+        square = p[k] * p[k]
+        squares += square
+        products += square * loss_sums[k]
+    rate = min(rate, LARGEST)
+    guess = (1.0 - rate * (products - lowest * squares)) / max(squares, FLOOR)
+    scaled_gaps(loss_sums, lowest, rate, p)
     shift = power_shift(p, 1, guess)
     for k in range(len(p)):
         p[k] = max(1.0 / (p[k] + shift), FLOOR)
@@ -106,8 +114,8 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
 def tsallis(loss_sums: Vector, rate: float, p: Vector) -> None:
     """Fill `p` with argmin ⟨L, p⟩ − (2/η) Σ √p_k on the simplex, where L = `loss_sums` and η = `rate`.
 
-    The minimum is at p_k = 1/(x_k + μ)², x_k = η(L_k − min L), with μ in [1, √n]. No p_k is below `FLOOR`. As with
-    `log_barrier`, what `p` holds is where the search for μ starts.
+    The minimum is at p_k = 1/(x_k + μ)², x_k = η(L_k − min L), with μ in [1, √n]. No p_k is below `FLOOR`. The search
+    for μ starts from 1/√p_k for the k with the smallest sum.
     """
     best = where_smallest(loss_sums)
     guess = 1.0 / math.sqrt(max(p[best], FLOOR))
@@ -168,7 +176,7 @@ def power_shift(x: Vector, power: int, guess: float) -> float:
 
     A step of under a quarter of μ is corrected by the curvature of g (Chebyshev's method), by up to 3/8 of it, so that
     the error relative to μ is about cubed: when a step is below 1e-5 of μ, what is left after it is below rounding.
-    With a guess from the round before, two steps are enough in nearly all rounds; with the worst one a dozen are.
+    With a guess from the round before, one or two steps are enough in most rounds; with the worst one a dozen are.
     """
     n = float(len(x))
     highest = n if power == 1 else math.sqrt(n)
