@@ -81,12 +81,12 @@ def sizes() -> Iterator[Row]:
     note = f"{long.seconds:.1f} s for 2 trials of 10⁷ rounds; constant is 1"
     yield Row("a round, T = 10⁷ / 10⁵, n = 2", f"{longer:5.2f}", "≤ 1.50", longer <= 1.5, note)
     taken = (long.memory - short.memory) / (10**7 - 10**5)
-    note = "of which 16 are the table, 40 the costs, the best arm and the curves"
+    note = "the table has 16 of them; the rest are what regret is counted in and the curves"
     yield Row("  bytes a round", f"{taken:5.0f}", "≤ 80", taken <= 80, note)
 
     few_trials, many_trials = scale.measure(1000, 1258, 10), scale.measure(10**6, 1258, 10)
     taken = (many_trials.memory - few_trials.memory) / 1e6
-    note = f"{many_trials.seconds:.0f} s for 10⁶ trials × 1258 rounds, on all cores; 8 of it are the final regrets"
+    note = f"{many_trials.seconds:.0f} s for 10⁶ trials × 1258 rounds, on all cores"
     yield Row("MB more for 10⁶ trials than for 10³", f"{taken:5.0f}", "≤ 50", taken <= 50, note)
 
 
@@ -225,7 +225,6 @@ Ratios are medians over turns that two contenders took in one run, with the midd
 that was missed. The contenders of the compiled loop: the same policy written into one loop by hand, trial after trial
 (inlined); in C, two trials by turns, built by gcc with -O3 for this machine; and the engine before it was made
 fast (simple). The first two give the same bits, which is checked before anything is timed.
-
 """
 
 

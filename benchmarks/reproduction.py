@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ def main(folder: str) -> None:
 
     from umab.experiments.experiment import paper
     from umab.experiments.runner import run_on
+    from umab.memory import peak
     from umab.report.folder import write
     from umab.report.page import Head
 
@@ -45,7 +45,7 @@ def main(folder: str) -> None:
     done("simulation")
     write(run, f"{folder}/report", Head(title="A benchmark", lede="", command="make bench"), progress=False)
     done("report")
-    print(json.dumps({**times, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}))
+    print(json.dumps({**times, "memory": peak() / 1e9}))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -31,12 +30,13 @@ def main(n_trials: int, n_rounds: int, n_arms: int) -> None:
     import numpy as np
 
     import umab
+    from umab.memory import peak
 
     losses = umab.Losses.of(np.random.default_rng(0).normal(size=(n_rounds, n_arms)))
     umab.simulate(umab.UMABG(), losses.table[:10], n_trials=2)  # compiles, or loads machine code
     start = time.perf_counter()
     umab.simulate(umab.UMABG(), losses, n_trials=n_trials, keep="summary")
-    print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+    print(json.dumps([time.perf_counter() - start, peak()]))
 
 
 if __name__ == "__main__":

@@ -563,7 +563,7 @@ def test_a_dry_run_says_what_it_will_take_and_writes_nothing(folder: Path) -> No
 
 
 def test_estimates_are_near_what_it_takes(tmp_path: Path) -> None:
-    """Memory within a factor of 1.5 where tables are large; time and disk within 3, as machines are noisy."""
+    """Memory beside what a process has anyway within a factor of 1.3; time and disk within 3, as machines are noisy."""
     rng = np.random.default_rng(0)
     parts.prepare(tmp_path)
     losses = umab.Losses.of(rng.normal(size=(400_000, 20)))
@@ -571,15 +571,16 @@ def test_estimates_are_near_what_it_takes(tmp_path: Path) -> None:
     (small,) = grid_of(Sweep.of("x", content(trials=40))).cells.values()
     cell = small._replace(table=Table("large", losses.digest, losses.n_rounds, losses.n_arms, "", False))
     script = (
-        "import pickle, resource, sys, time\n"
+        "import pickle, sys, time\n"
         "from pathlib import Path\n"
         "from umab.experiments import cost, parts\n"
         "from umab.experiments.sweep import Sweep\n"
+        "from umab.memory import peak\n"
         "cell, out = pickle.loads(bytes.fromhex(sys.argv[1])), Path(sys.argv[2])\n"
         "before = cost.memory_before(Sweep.of('x', {'data': {'name': 'stochastic'}, 'policies': ['uniform']}))\n"
         "start = time.perf_counter()\n"
         "assert parts.run_cell(cell, out) == (cell.id, None)\n"
-        "print(before, time.perf_counter() - start, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(before, time.perf_counter() - start, peak())\n"
     )
     arguments = [sys.executable, "-c", script, pickle.dumps(cell).hex(), str(tmp_path)]
     printed = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
@@ -588,7 +589,7 @@ def test_estimates_are_near_what_it_takes(tmp_path: Path) -> None:
     heads.keep(losses)
     found = cost.estimate([cell], heads, 1)
     assert found.n_rounds == 40 * 400_000
-    assert 1 / 1.5 < (before + found.a_cell) / peak < 1.5
+    assert 1 / 1.3 < found.a_cell / (peak - before) < 1.3
     assert 1 / 3 < found.seconds / seconds < 3
     part = (tmp_path / "parts" / f"{cell.id}.parquet").stat().st_size
     assert 1 / 3 < (found.disk - cell.table.size) / part < 3

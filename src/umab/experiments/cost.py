@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from umab.experiments.parts import POINTS, as_part, rounds_of
 from umab.experiments.sweep import Cell, Sweep, base_name
 from umab.files import write_atomically
 from umab.losses import Losses
+from umab.memory import peak
 
 HEAD = 4096
 """Rounds of a table that a timed run has at most."""
@@ -74,8 +73,7 @@ def memory_before(sweep: Sweep) -> int:
         policy = policy_of(next(iter(entry.points.values())))
         lowest, highest = policy.loss_range
         simulate(policy, np.full((2, 2), max(lowest, min(highest, 0.5))), n_trials=1, progress=False, n_threads=1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    return peak()
 
 
 def _seconds_a_round(cell: Cell, head: Losses) -> float:
@@ -114,6 +112,6 @@ def _part(cell: Cell, head: Losses) -> tuple[float, int]:
 
 
 def _memory(cell: Cell) -> int:
-    """Return the bytes of a running cell: the table three times over, curves, and what a block of trials needs."""
+    """Return the bytes of a running cell: the table and its costs, curves, and what a block of trials needs."""
     rounds = cell.table.n_rounds
-    return 3 * cell.table.size + 8 * (12 * rounds + 2 * cell.n_trials) + 32 * min(rounds, HEAD) * 40
+    return 2 * cell.table.size + 8 * (8 * rounds + 2 * cell.n_trials) + 32 * min(rounds, HEAD) * 40
