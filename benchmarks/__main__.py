@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import river.bandit
 
 import umab
 from benchmarks import reproduction, scale, simple
-from benchmarks.kernels import INLINED, N_ROUNDS, N_TRIALS, contenders, generic
+from benchmarks.kernels import INLINED, N_ROUNDS, N_TRIALS, contenders, generic, losses_of
 from benchmarks.pages import DOCS, machine, table, wrapped
 from benchmarks.timing import Ratio, seconds, take_turns
 from umab.engine.simulate import versions
@@ -55,18 +56,17 @@ def slowest() -> Iterator[Row]:
 
 
 def whole_simulations() -> Iterator[Row]:
-    losses = np.random.default_rng(0).normal(size=(1258, 10))
+    for what, outliers in (("", 0.01), (" without outliers", 0.0)):
+        losses = umab.Losses.of(losses_of(10, outliers))
+        run = functools.partial(umab.simulate, losses=losses, n_trials=500, n_threads=1, keep="summary")
 
-    def fast() -> None:
-        umab.simulate(umab.UMABG(), losses, n_trials=64, n_threads=1, keep="summary")
+        def before(run: Callable[..., object] = run) -> None:
+            with mock.patch("umab.engine.simulate.simulation_kernel", simple.simulation_kernel):
+                run(simple.SimpleUMABG())
 
-    def before() -> None:
-        with mock.patch("umab.engine.simulate.simulation_kernel", simple.simulation_kernel):
-            umab.simulate(simple.SimpleUMABG(), losses, n_trials=64, n_threads=1, keep="summary")
-
-    ratio = take_turns(fast, before, repeats=25)
-    note = f"{1 / ratio.median:.2f} times the rounds a second"
-    yield at_most("simulate / simple engine, n = 10", ratio, 1 / 1.3, note)
+        ratio = take_turns(functools.partial(run, umab.UMABG()), before)
+        note = f"{1 / ratio.median:.2f} times the rounds a second"
+        yield at_most(f"simulate{what} / simple engine, n = 10", ratio, 1 / 1.3, note)
 
 
 def sizes() -> Iterator[Row]:

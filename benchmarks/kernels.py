@@ -28,6 +28,9 @@ INLINED: dict[str, Callable[..., None]] = {
 """The policies that are also written out by hand: UMAB-G-A and the three that take longest a round."""
 
 
+Table = npt.NDArray[np.float64]
+
+
 class Contender(NamedTuple):
     """A loop, and where it leaves what it found."""
 
@@ -42,13 +45,10 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
     For UMAB-G-A there is also the simple version of the engine, whose bits differ by rounding.
     """
     policy = umab.policy(name).for_horizon(N_ROUNDS)
-    random = np.random.default_rng(n_arms)
-    losses = random.normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(N_ROUNDS, n_arms))
-    # Sometimes a large loss of either sign: then the units change and losses are clipped.
-    losses *= 1.0 + 100.0 * (random.random((N_ROUNDS, 1)) < 0.01)
+    losses = losses_of(n_arms)
     costs = losses - losses.min(axis=1, keepdims=True)
     best = costs.cumsum(axis=0).min(axis=1)
-    uniforms = random.random((N_TRIALS, N_ROUNDS))
+    uniforms = np.random.default_rng(n_arms).random((N_TRIALS, N_ROUNDS))
     made = {"generic": generic(policy, losses, costs, best, uniforms)}
     if name in INLINED:
         made["inlined"] = _inlined(INLINED[name], losses, costs, best, uniforms)
@@ -68,12 +68,17 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
     return made
 
 
+def losses_of(n_arms: int, outliers: float = 0.01) -> Table:
+    """Return normal losses, some of them a hundred times as large: then units change and losses are clipped."""
+    random = np.random.default_rng(n_arms)
+    losses = random.normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(N_ROUNDS, n_arms))
+    losses *= 1.0 + 100.0 * (random.random((N_ROUNDS, 1)) < outliers)
+    return losses
+
+
 def _outputs() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
     shape = (N_TRIALS, N_ROUNDS)
     return np.zeros(shape), np.zeros(shape, dtype=np.int32)
-
-
-Table = npt.NDArray[np.float64]
 
 
 def generic(
