@@ -9,6 +9,7 @@ from typing import NamedTuple
 from benchmarks.pages import table, wrapped
 from benchmarks.peers.measure import N_ARMS, N_ROUNDS, N_SEEDS, N_TRIALS, SETTINGS, Robustness, Run, Setting, Speed
 from benchmarks.timing import Ratio
+from umab.report.words import counted
 
 LEAST_SHARE = 0.85
 """What the recommended policy must give the best arm in every setting, with every seed."""
@@ -160,10 +161,6 @@ def times(speed: Speed) -> str:
 
 def shown_ratio(ratio: Ratio) -> str:
     return f"{number(ratio.median)} ({number(ratio.low)}–{number(ratio.high)})"
-
-
-def counted(n: int, what: str) -> str:
-    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def number(value: float) -> str:

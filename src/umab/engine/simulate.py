@@ -138,7 +138,17 @@ def simulate(
         else Progress(n_trials * len(wanted) * table.n_rounds, "simulating", progress, unit="rounds")
     )
     with shown as bar, ThreadPoolExecutor(n_threads) as pool:
-        work = _Work.of(table, late, bar, n_trials=n_trials, seed=seed, expected=bool(expected), keep=keep)
+        work = _Work(
+            losses=table,
+            delays=late,
+            costs=Costs.of(table),
+            n_trials=n_trials,
+            seed=seed,
+            expected=bool(expected),
+            keep=keep,
+            bar=bar,
+            stop=threading.Event(),
+        )
         try:
             results = [_run(each, work, pool, n_threads) for each in wanted]
         except BaseException:  # Ctrl-C too: what is queued is dropped, what runs stops at the next piece
@@ -160,21 +170,6 @@ class _Work(NamedTuple):
     keep: Keep
     bar: Progress
     stop: threading.Event
-
-    @classmethod
-    def of(
-        cls,
-        losses: Losses,
-        delays: Delays | None,
-        bar: Progress,
-        *,
-        n_trials: int,
-        seed: int,
-        expected: bool,
-        keep: Keep,
-    ) -> _Work:
-        """Prepare the costs."""
-        return cls(losses, delays, Costs.of(losses), n_trials, seed, expected, keep, bar, threading.Event())
 
 
 class _Rows(NamedTuple):
