@@ -36,7 +36,7 @@ def stocks(*, real: bool | None = None) -> Losses:
     daily prices of companies in the S&P 500 from 2013-02-08 to 2018-02-07: 1259 days, so 1258 rounds.
 
     Without the table, a stand-in takes its place: ten other companies of the same index and years, and closes where
-    the table has opens, rebuilt from daily returns that the package river carries (extra ``[stand-in]``). It has 1257
+    the table has opens, rebuilt from daily returns that the package river carries (extra ``[river]``). It has 1257
     rounds.
 
     Parameters
@@ -122,7 +122,7 @@ def _stand_in(why: str) -> Losses:
     except ImportError:
         raise ImportError(
             f"there must be a stand-in for the stocks, {why}, and it needs river 0.26 or newer; "
-            "in a checkout run: pip install -e '.[stand-in]'"
+            "in a checkout run: pip install -e '.[river]'"
         ) from None
     days: list[dict[str, Any]] = [returns for returns, _ in SP500Stocks()]
     percents = np.array([[day[ticker] for ticker in _FIRST_CLOSES] for day in days])
