@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import os
 import pickle
@@ -119,7 +120,7 @@ def test_choices_that_are_used_unknown_or_changed_are_refused() -> None:
     learner.update(used, 1.0)
     before = learner.to_json()
     for choice, message in [
-        (used, "it was used before"),
+        (used, "it was used before, or has expired"),
         (open_choice._replace(id=5), "for id=5 this learner has not made it"),
         (open_choice._replace(id="1"), "for id='1' this learner has not made it"),  # type: ignore[arg-type]
         (open_choice._replace(probability=0.1), "a choice must come back unchanged"),
@@ -149,14 +150,14 @@ def test_arms_are_drawn_with_their_probabilities() -> None:
     for arm, loss in ((0, 2.0), (1, 1.0), (2, -1.0)):
         learner.update(arm, loss)
     p, n_draws = learner.probabilities(), 100_000
-    counts = np.bincount([learner.select().index for _ in range(n_draws)], minlength=3)
+    counts = np.bincount([choice.index for choice in learner.select(n_draws)], minlength=3)
     assert (np.abs(counts - n_draws * p) < 5 * np.sqrt(n_draws * p * (1 - p))).all()
 
 
 def test_seeds_repeat_and_none_does_not() -> None:
     def draws(seed: int | None) -> list[int]:
         learner = umab.Learner("uniform", 10, seed=seed)
-        return [learner.select().index for _ in range(1000)]
+        return [choice.index for choice in learner.select(1000)]
 
     assert draws(3) == draws(3) != draws(4)
     assert draws(None) != draws(None)
@@ -212,8 +213,8 @@ def changed(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(version=2), "must be of version 1 or older, but got version=2"),
-        (changed(version=None), "must be of version 1 or older, but got version=None"),
+        (changed(version=3), "must be of version 2 or older, but got version=3"),
+        (changed(version=None), "must be of version 2 or older, but got version=None"),
         (changed(version=0), "of version 0 cannot be read any more"),
         (changed(format="something"), "format='umab.Learner'"),
         ("[]", "format='umab.Learner'"),
@@ -224,7 +225,7 @@ def changed(**changes: Any) -> str:
         (changed(random={"bit_generator": "MT19937"}), "must be as it was written"),
         (changed(next_id=-1), "next_id must be at least"),
         (changed(outstanding=[[1, 2]]), "must be as it was written"),
-        (changed(version=True), "must be of version 1 or older, but got version=True"),
+        (changed(version=True), "must be of version 2 or older, but got version=True"),
     ],
 )
 def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
@@ -232,7 +233,7 @@ def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
         umab.Learner.from_json(text)
 
 
-@pytest.mark.parametrize("key", ["policy", "arms", "state", "random", "next_id", "outstanding"])
+@pytest.mark.parametrize("key", ["policy", "arms", "maximize", "state", "random", "next_id", "outstanding", "counters"])
 def test_json_with_a_part_missing_is_refused(key: str) -> None:
     saved = json.loads(played(5).to_json())
     del saved[key]
@@ -251,12 +252,21 @@ def test_json_with_a_part_missing_is_refused(key: str) -> None:
         (("state", "offsets"), [0.0], "one number an arm"),
         (("random", "state", "state"), -1, "must be as it was written"),
         (("outstanding", 0, 0), "b", "cannot be"),
-        (("outstanding", 0, 1), 3, "index must be at most 2"),
+        (("outstanding", 0, 0), ["b"], "label of an arm must be a string or a number"),
         (("outstanding", 0, 1), -1, "index must be at least 0"),
         (("outstanding", 0, 1), 0.5, "index must be a whole number"),
         (("outstanding", 0, 2), 0.0, "probability must be above 0"),
         (("outstanding", 0, 3), "7", "id must be a whole number"),
         (("outstanding", 0, 3), 2**52, "id must be at most"),
+        (("outstanding", 0, 4), 3, "arm must be at most 2"),
+        (("outstanding", 0, 5), 3, "account must be at most 2"),
+        (("outstanding", 0, 5), -1, "account must be at least 0"),
+        (("outstanding", 0, 6), 0.0, "account_probability must be above 0"),
+        (("outstanding", 0, 7), None, "drawn_at must be a number"),
+        (("counters", 0, 0), -1, "a counter must be at least 0"),
+        (("counters", 0, 3), float("inf"), "a counter must be finite"),
+        (("counters",), [[0, 0, 0, 0.0, 0.0, 0.0, 0.0]], "1 counters for 3 arms"),
+        (("maximize",), "yes", "maximize must be True or False"),
     ],
 )
 def test_a_saved_learner_that_was_tampered_with_is_refused(path: tuple[Any, ...], value: Any, message: str) -> None:
@@ -399,3 +409,194 @@ def test_threads_share_a_learner() -> None:
     assert sorted(ids) == list(range(min(ids), min(ids) + n_threads * n_each))
     assert learner.outstanding == ()
     assert state_of(learner).round == n_threads * n_each + 1
+
+
+def without_times(learner: umab.Learner) -> dict[str, Any]:
+    saved = json.loads(learner.to_json())
+    return {**saved, "outstanding": [each[:-1] for each in saved["outstanding"]]}
+
+
+def test_a_batch_is_that_many_single_choices() -> None:
+    one_by_one, batch = played(10), played(10)
+    singles = [one_by_one.select() for _ in range(5)]
+    assert batch.select(5) == singles
+    assert without_times(batch) == without_times(one_by_one)
+    assert batch.select(1) == [one_by_one.select()]
+    for k, message in ((0, "k must be at least 1, but got k=0"), (2.5, "k must be a whole number, but got k=2.5")):
+        with pytest.raises((ValueError, TypeError), match=message):
+            batch.select(k)  # type: ignore[arg-type]
+    for choice in batch.select(3)[::-1]:
+        batch.update(choice, 1.0)
+
+
+def test_rewards_are_losses_with_their_signs_flipped() -> None:
+    """Every bit of the state is the same."""
+    losing, winning = (umab.Learner("recommended", 3, seed=0, maximize=maximize) for maximize in (False, True))
+    for t in range(200):
+        choice = losing.select()
+        assert winning.select() == choice
+        value = float(np.sin(t) * 10.0 ** (t % 7) * (choice.index - 0.5))
+        losing.update(choice, loss=-value)
+        winning.update(choice, reward=value)
+    assert state_of(losing) == state_of(winning)
+    assert winning.maximize and not losing.maximize
+    assert repr(winning) == "Learner('centred(umab-s)', arms=[0, 1, 2], maximize=True)"
+    assert umab.Learner.from_json(winning.to_json()).maximize
+    assert pickle.loads(pickle.dumps(winning)).maximize
+
+
+def test_a_reward_of_nothing_is_a_loss_of_nothing() -> None:
+    learner = umab.Learner("umab-nn", 2, maximize=True)
+    learner.update(0, reward=0.0)  # -0.0 would be a loss below 0 to some
+    assert str(learner.counters()[0].mean) == "0.0"
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+def test_a_loss_is_not_taken_for_a_reward_nor_the_other_way_round(maximize: bool) -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0, maximize=maximize)
+    choice = learner.select()
+    before = learner.to_json()
+    right, wrong = ("reward", "loss") if maximize else ("loss", "reward")
+    bad: list[dict[str, Any]] = [{wrong: 1.0}, {"loss": 1.0, "reward": 1.0}, {}, {right: None}]
+    for given in bad:
+        with pytest.raises(TypeError, match=rf"must be told {right}=\.\.\."):
+            learner.update(choice, **given)
+        with pytest.raises(TypeError, match=rf"must be told {right}=\.\.\."):
+            learner.expire(0, **given)
+    assert learner.to_json() == before
+    with pytest.raises(TypeError, match="maximize must be True or False, but got maximize='yes'"):
+        umab.Learner("uniform", 2, maximize="yes")  # type: ignore[arg-type]
+
+
+def test_a_reward_that_the_policy_does_not_take_is_refused_as_such() -> None:
+    learner = umab.Learner("umab-nn", ["a", "b"], maximize=True)
+    with pytest.raises(ValueError, match=r"reward=1\.5 is a loss of -1\.5: loss must be at least 0\.0 for umab-nn"):
+        learner.update("a", reward=1.5)
+    with pytest.raises(ValueError, match=r"reward=inf is a loss of -inf: loss must be finite"):
+        umab.Learner("umab-g-a", ["a", "b"], maximize=True).update("a", reward=float("inf"))
+
+
+def test_counters_count() -> None:
+    learner = umab.Learner("uniform", ["a", "b"], seed=0)
+    empty = umab.Counter(0, 0, 0, 0, None, None, None, None, 0.5)
+    assert learner.counters() == {"a": empty, "b": empty}
+    heard: dict[Any, list[float]] = {"a": [], "b": []}
+    choices = learner.select(40)
+    for t, choice in enumerate(choices[:30]):
+        loss = float((t * 7) % 11 - 3)
+        learner.update(choice, loss)
+        heard[choice.arm].append(loss)
+    learner.update("a", 100.0, probability=0.25)
+    heard["a"].append(100.0)
+    assert len(learner.expire(5, loss=1e9)) == 5
+    learner = umab.Learner.from_json(learner.to_json())
+    for arm, counter in learner.counters().items():
+        losses = heard[arm]
+        assert counter.selected == sum(choice.arm == arm for choice in choices)
+        assert counter.updates == len(losses)
+        assert counter.open == sum(choice.arm == arm for choice in choices[35:])
+        assert counter.expired == sum(choice.arm == arm for choice in choices[30:35])
+        assert counter.mean == pytest.approx(np.mean(losses), rel=1e-14)
+        assert (counter.lowest, counter.highest, counter.latest) == (min(losses), max(losses), losses[-1])
+        assert counter.probability == 0.5
+
+
+def test_counters_survive_the_largest_losses() -> None:
+    learner = umab.Learner("umab-g-a", 1)
+    for loss in (1.7e308, -1.7e308, 1.7e308, 1.7e308):
+        learner.update(0, loss)
+    assert learner.counters()[0].mean == pytest.approx(0.85e308, rel=1e-14)
+
+
+def test_choices_expire_by_their_number() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    other = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    first, second, third, _ = choices = learner.select(4)
+    assert other.select(4) == choices
+    learner.update(second, 2.0)
+    assert learner.expire(after=4, loss=9.0) == []
+    assert learner.expire(after=1, loss=9.0) == [first, third]
+    for choice, loss in ((second, 2.0), (first, 9.0), (third, 9.0)):
+        other.update(choice, loss)
+    assert state_of(learner) == state_of(other)
+    with pytest.raises(ValueError, match="it was used before, or has expired"):
+        learner.update(first, 1.0)
+    before = state_of(learner)
+    assert learner.expire(after=0, forget=True) == [choices[3]]
+    assert state_of(learner) == before and learner.outstanding == ()
+
+
+def test_choices_expire_by_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("umab.learner.time.time", lambda: now)
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    old = learner.select()
+    now = 1030.0
+    young = learner.select()
+    learner = umab.Learner.from_json(learner.to_json())
+    assert learner.expire(datetime.timedelta(seconds=31), loss=1.0) == []
+    now = 1040.0
+    assert learner.expire(datetime.timedelta(seconds=40), loss=1.0) == [old]
+    assert learner.outstanding == (young,)
+
+
+def test_a_refused_expiry_changes_nothing() -> None:
+    learner = umab.Learner("umab-nn", ["a", "b"], seed=0)
+    learner.select(3)
+    before = learner.to_json()
+    refused: list[tuple[Any, dict[str, Any], str]] = [
+        (0, {"loss": -1.0}, "loss must be at least 0.0 for umab-nn"),
+        (0, {"loss": float("nan")}, "loss must be finite"),
+        (0, {"loss": 1.0, "forget": True}, "with forget=True no feedback must be given"),
+        (-1, {"loss": 1.0}, "after must be at least 0"),
+        (1.5, {"loss": 1.0}, "after must be a whole number"),
+        ("1 h", {"loss": 1.0}, "after must be a whole number"),
+    ]
+    for after, given, message in refused:
+        with pytest.raises((ValueError, TypeError), match=message):
+            learner.expire(after, **given)
+    assert learner.to_json() == before
+
+
+def test_a_warning_when_feedback_stops() -> None:
+    learner = umab.Learner("uniform", 2, seed=0)
+    for _ in range(998):
+        learner.select()
+    learner.update(learner.select(), 1.0)  # feedback: counting starts anew
+    for _ in range(999):
+        learner.select()
+    before = learner.to_json()
+    with pytest.raises(umab.LearnerWarning, match="no feedback has come for 1000 calls of select, and 1997 choices"):
+        learner.select()  # warnings are errors here
+    assert learner.to_json() == before
+    learner.select(5000)  # once is enough
+
+
+def test_a_warning_when_the_draw_is_almost_deterministic() -> None:
+    learner = umab.Learner("umab-nn", ["good", "bad"], seed=0)
+    with pytest.warns(umab.LearnerWarning, match="almost deterministic: arm='good' has probability 0.999") as caught:
+        for _ in range(20_000):
+            choice = learner.select()
+            learner.update(choice, float(choice.index))
+    assert len(caught) == 1 and caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("policy", "n_arms"), [("ahb", 5), ("uniform", 1), ("umab-nn", 1)])
+def test_no_warning_of_certainty_where_nothing_was_learned(policy: str, n_arms: int) -> None:
+    learner = umab.Learner(policy, n_arms, seed=0)
+    for _ in range(n_arms):
+        learner.update(learner.select(), 1.0)
+
+
+def test_version_1_is_read() -> None:
+    """What 0.1.0 wrote before rewards, counters and arms that come and go, open choices included."""
+    learner = played(20)
+    choice = learner.select()
+    saved = json.loads(learner.to_json())
+    old = {key: value for key, value in saved.items() if key not in ("maximize", "counters")}
+    old |= {"version": 1, "outstanding": [each[:4] for each in saved["outstanding"]]}
+    read = umab.Learner.from_json(json.dumps(old))
+    for each in (learner, read):
+        each.update(choice, -3.0)
+    assert state_of(read) == state_of(learner) and read.select() == learner.select()
+    assert sum(each.updates for each in read.counters().values()) == 1

@@ -23,8 +23,9 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
+from umab.counters import Counter
 from umab.engine.simulate import simulate
-from umab.learner import Choice, Learner
+from umab.learner import Choice, Learner, LearnerWarning
 from umab.losses import Losses
 from umab.results import Result
 
@@ -44,8 +45,10 @@ __all__ = [
     "BankerOMD",
     "Centred",
     "Choice",
+    "Counter",
     "FullInformation",
     "Learner",
+    "LearnerWarning",
     "Losses",
     "Policy",
     "Result",

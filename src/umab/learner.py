@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
 import hashlib
 import json
 import math
 import numbers
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +23,8 @@ from umab import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy, can_be_named
+from umab.counters import Counter, Tally
+from umab.eligible import draw_among
 from umab.engine.compiled import online_kernels
 from umab.engine.layout import Buffer, check_distribution, layout_of
 from umab.engine.streams import stream
@@ -27,11 +33,19 @@ from umab.files import write_atomically
 Label = str | int | float
 
 FORMAT = "umab.Learner"
-VERSION = 1
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""From a version of the saved form to the next: what was saved years ago still loads."""
+VERSION = 2
 
 _UNIFORMS_AT_ONCE = 256
+
+_QUIET = 1000
+"""Calls of `select` without any feedback after which a warning is due."""
+
+_SURE = 0.999
+"""The probability of an arm above which a warning is due: the others are tried once in a thousand rounds."""
+
+
+class LearnerWarning(UserWarning):
+    """Something about how a learner is used, or where it has come to, that its owner may want to know."""
 
 
 class Choice(NamedTuple):
@@ -55,6 +69,12 @@ class Choice(NamedTuple):
     id: int
 
 
+_Open = tuple[Choice, int | None, int | None, float, float]
+"""A choice whose loss has not come yet: where its arm is now, the arm that the policy will hear of, as `umab.eligible`
+says, and with which probability, each None if the arm is gone; and when it was drawn, in seconds since 1970. It is a
+plain tuple because one is made in every round."""
+
+
 class Learner:
     """Choose among arms, hear what the choice cost, and choose better.
 
@@ -67,6 +87,9 @@ class Learner:
     seed
         A whole number from 0 on makes the draws repeatable: they are those of trial 0 of `umab.simulate` with the same
         seed. None takes fresh randomness from the system.
+    maximize
+        Whether larger is better: `update` and `expire` then take ``reward=`` in place of ``loss=``. A reward is a loss
+        with its sign flipped, here and nowhere else.
 
     Notes
     -----
@@ -83,21 +106,24 @@ class Learner:
     >>> learner.update(choice, loss=312.5)
     """
 
-    def __init__(self, policy: Policy | str, arms: int | Sequence[Label], *, seed: int | None = None) -> None:
+    def __init__(
+        self, policy: Policy | str, arms: int | Sequence[Label], *, seed: int | None = None, maximize: bool = False
+    ) -> None:
         if seed is not None:
             seed = checks.whole("seed", seed, least=0)
-        self._set_up(policy, arms)
+        self._set_up(policy, _labels(arms), maximize)
         self._random = stream(seed, trial=0)
         self._start_from(self._layout.pack(self._policy.init(len(self._labels))))
-        self._outstanding: dict[int, Choice] = {}
+        self._open: dict[int, _Open] = {}
+        self._tallies = [Tally() for _ in self._labels]
         # Learners count from different numbers, so that the choice of one is not taken for that of another.
         origin = repr((self._random.state, self._policy.name, self._labels)).encode()
         self._first_id = int.from_bytes(hashlib.sha256(origin).digest()[:2]) * 2**32
         self._next_id = self._first_id
         self._refill()
 
-    def _set_up(self, policy: Policy | str, arms: int | Sequence[Label]) -> None:
-        """Set all that never changes."""
+    def _set_up(self, policy: Policy | str, labels: tuple[Label, ...], maximize: bool) -> None:
+        """Set all that does not change with the rounds."""
         policy = as_policy(policy)
         if policy.full_information:
             raise ValueError(
@@ -105,13 +131,21 @@ class Learner:
             )
         if policy.needs_horizon:
             raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
+        if not isinstance(maximize, bool):
+            raise TypeError(f"maximize must be True or False, but got maximize={maximize!r}")
         self._policy = policy
-        self._labels = _labels(arms)
-        self._index = {label: index for index, label in enumerate(self._labels)}
+        self._maximize = maximize
+        self._name_arms(labels)
         self._lowest, self._highest = policy.loss_range
         self._layout = layout_of(policy)
         self._kernels = online_kernels(policy)
         self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
+        self._n_quiet = 0  # calls of select since the last feedback
+        self._may_warn_of_certainty = True
+
+    def _name_arms(self, labels: tuple[Label, ...]) -> None:
+        self._labels = labels
+        self._index = {label: index for index, label in enumerate(labels)}
 
     @property
     def policy(self) -> Policy:
@@ -124,28 +158,130 @@ class Learner:
         return self._labels
 
     @property
+    def maximize(self) -> bool:
+        """Whether feedback is a reward, of which more is better."""
+        return self._maximize
+
+    @property
     def outstanding(self) -> tuple[Choice, ...]:
         """The choices whose loss has not come yet, oldest first."""
         with self._lock:
-            return tuple(self._outstanding.values())
+            return tuple(choice for choice, *_ in self._open.values())
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         """Return the distribution from which the next arm is drawn, in the order of `arms`."""
         with self._lock:
             return self._probabilities.copy()
 
-    def select(self) -> Choice:
-        """Draw an arm. Selecting again before the loss is known is fine."""
+    def counters(self) -> dict[Label, Counter]:
+        """Return what was counted of each arm: draws, feedback, open choices, and the losses or rewards in short.
+
+        Examples
+        --------
+        >>> import umab
+        >>> learner = umab.Learner("uniform", arms=["a", "b"], seed=0)
+        >>> for loss in (3.0, 5.0, 4.0):
+        ...     learner.update(learner.select(), loss)
+        >>> for arm, counter in learner.counters().items():
+        ...     print(arm, counter.selected, counter.mean)
+        a 2 4.5
+        b 1 3.0
+        """
         with self._lock:
+            n_open = collections.Counter(arm for _, arm, *_ in self._open.values())
+            return {
+                label: self._tallies[index].counter(n_open[index], float(self._probabilities[index]))
+                for label, index in self._index.items()
+            }
+
+    @overload
+    def select(self, *, among: Iterable[Label] | None = None) -> Choice: ...
+
+    @overload
+    def select(self, k: int, *, among: Iterable[Label] | None = None) -> list[Choice]: ...
+
+    def select(self, k: int | None = None, *, among: Iterable[Label] | None = None) -> Choice | list[Choice]:
+        """Draw an arm. Selecting again before the loss is known is fine.
+
+        Parameters
+        ----------
+        k
+            How many choices to make at once, from the same distribution and independently, so that an arm may come
+            more than once; they are returned as a list.
+        among
+            The arms that may be drawn this time, if not all may. The probability of the choice is that of what was
+            really drawn. docs/arms.md says what becomes of a guarantee.
+        """
+        with self._lock:
+            eligible = None if among is None else self._eligible(among)
+            n_choices = 1 if k is None else checks.whole("k", k, least=1)
+            self._n_quiet += 1
+            if self._n_quiet == _QUIET:
+                self._warn_of_silence()
+            if not self._uniforms:  # now and then
+                self._warn_of_certainty()
+            if k is None:
+                return self._draw(eligible)
+            return [self._draw(eligible) for _ in range(n_choices)]
+
+    def _draw(self, eligible: npt.NDArray[np.bool_] | None) -> Choice:
+        if not self._uniforms:
+            self._refill()
+        uniform = self._uniforms.pop()
+        if eligible is None:
+            index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1)
+            account, account_probability = index, probability
+        else:
             if not self._uniforms:
                 self._refill()
-            index, probability = self._kernels.select(self._buffer, len(self._labels), self._uniforms.pop())
-            choice = Choice(self._labels[index], index, probability, self._next_id)
-            self._outstanding[self._next_id] = choice
-            self._next_id += 1
+            uniforms = uniform, self._uniforms.pop()
+            index, probability, account, account_probability = draw_among(self._probabilities, eligible, uniforms)
+            # The policy notes the arm that it will hear of.
+            self._kernels.select(self._buffer, len(self._labels), 0.0, account)
+        choice = Choice(self._labels[index], index, probability, self._next_id)
+        self._open[self._next_id] = (choice, index, account, account_probability, time.time())
+        self._next_id += 1
+        self._tallies[index].selected += 1
         return choice
 
-    def update(self, choice: Choice | Label, loss: float, *, probability: float | None = None) -> None:
+    def _warn_of_silence(self) -> None:
+        _warn(
+            f"no feedback has come for {_QUIET} calls of select, and {len(self._open)} choices are open; without "
+            "feedback nothing is learned, and for what never comes there is learner.expire"
+        )
+
+    def _warn_of_certainty(self) -> None:
+        likeliest = int(self._probabilities.argmax())
+        probability = self._probabilities[likeliest]
+        # A probability of 1 is that of the only arm, or of a policy that plays each arm first: no outcome of learning.
+        if self._may_warn_of_certainty and _SURE < probability < 1.0:
+            self._may_warn_of_certainty = False
+            _warn(
+                f"the draw has become almost deterministic: arm={self._labels[likeliest]!r} has probability "
+                f"{probability:.6f}; if another arm becomes better, that will be noticed late"
+            )
+
+    def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
+        """Return which arms may be drawn, or None if all may."""
+        if isinstance(among, (str, bytes)) or not isinstance(among, Iterable):
+            raise TypeError(f"among must be a collection of labels, but got among={among!r}")
+        indices = {self._index_of(label) for label in among}
+        if not indices:
+            raise ValueError("among must have at least one arm, but got none")
+        if len(indices) == len(self._labels):
+            return None
+        eligible = np.zeros(len(self._labels), dtype=np.bool_)
+        eligible[list(indices)] = True
+        return eligible
+
+    def update(
+        self,
+        choice: Choice | Label,
+        loss: float | None = None,
+        *,
+        reward: float | None = None,
+        probability: float | None = None,
+    ) -> None:
         """Take in what a choice has cost.
 
         Parameters
@@ -156,26 +292,146 @@ class Learner:
             pass the choice, not its arm: only the choice knows with which probability it was drawn.
         loss
             Any finite number, in any unit; lower is better.
+        reward
+            In place of the loss, if the learner maximises; higher is better.
         probability
             With a label only: the probability with which the arm was chosen, if it was not the current one.
         """
-        loss = checks.real("loss", loss)
+        if type(loss) is float and reward is None and not self._maximize:  # as `_feedback`, without the call
+            value = loss
+        else:
+            value, loss = self._feedback(loss, reward)
         with self._lock:
             if isinstance(choice, (tuple, list)):
                 known = self._known(choice, probability)
-                index, propensity = known.index, known.probability
+                index = known[1]
+                if not self._lowest <= loss <= self._highest:
+                    raise self._refusal(loss, choice[0], reward)
+                self._close(known, loss)
             else:
-                known = None
                 index = self._index_of(choice)
                 propensity = self._propensity(index, probability)
-            if not self._lowest <= loss <= self._highest:
-                raise ValueError(self._policy.refusal(loss, f"arm={self._labels[index]!r}"))
-            # Closing the choice and taking in its loss are next to each other, so that Ctrl-C finds both done or none.
-            if known is not None:
-                del self._outstanding[known.id]
-            self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, known is None)
+                if not self._lowest <= loss <= self._highest:
+                    raise self._refusal(loss, choice, reward)
+                self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, True)
+            if index is not None:
+                self._tallies[index].take_in(value)
+            self._n_quiet = 0
 
-    def _known(self, choice: Sequence[Any], probability: float | None) -> Choice:
+    def _feedback(self, loss: float | None, reward: float | None) -> tuple[float, float]:
+        """Return what was said, and the loss that it is. The only place where a reward becomes a loss."""
+        if self._maximize:
+            if loss is not None or reward is None:
+                raise TypeError(f"a learner that maximises must be told reward=..., but got {loss=!r}, {reward=!r}")
+            value = checks.real("reward", reward)
+            return value, 0.0 - value  # not -value: a reward of 0 is a loss of 0, and not of -0
+        if reward is not None or loss is None:
+            raise TypeError(
+                f"a learner must be told loss=..., or be made with maximize=True, but got {loss=!r}, {reward=!r}"
+            )
+        value = checks.real("loss", loss)
+        return value, value
+
+    def _refusal(self, loss: float, arm: Any, reward: float | None) -> ValueError:
+        """Return why the policy does not take this loss."""
+        flipped = "" if reward is None else f"{reward=!r} is a loss of {loss!r}: "
+        return ValueError(f"{flipped}{self._policy.refusal(loss, f'arm={arm!r}')}")
+
+    def _close(self, known: _Open, loss: float | None) -> None:
+        choice, _, account, probability, _ = known
+        # Closing the choice and taking in its loss are next to each other, so that Ctrl-C finds both done or none.
+        del self._open[choice.id]
+        if account is not None and loss is not None:
+            self._kernels.update(self._buffer, len(self._labels), account, loss, probability, False)
+
+    def expire(
+        self,
+        after: int | datetime.timedelta,
+        *,
+        loss: float | None = None,
+        reward: float | None = None,
+        forget: bool = False,
+    ) -> list[Choice]:
+        """Close the choices whose feedback has not come in time, and return them.
+
+        Parameters
+        ----------
+        after
+            Which choices those are: an int for choices after which at least that many others were made, or a timedelta
+            for choices that were made at least that long ago, by the clock of the system.
+        loss
+            What each of them is taken to have cost.
+        reward
+            In place of the loss, if the learner maximises.
+        forget
+            In place of both: close them without learning from them. An arm that does not answer because it is bad then
+            looks better than it is.
+
+        Examples
+        --------
+        >>> import umab
+        >>> learner = umab.Learner("umab-g-a", arms=["a", "b"], seed=0)
+        >>> lost, late = learner.select(2)
+        >>> learner.expire(after=1, loss=30.0) == [lost]
+        True
+        >>> learner.outstanding == (late,)
+        True
+        """
+        if forget and (loss is not None or reward is not None):
+            raise TypeError(f"with forget=True no feedback must be given, but got {loss=!r}, {reward=!r}")
+        assumed = None if forget else self._feedback(loss, reward)[1]
+        with self._lock:
+            if assumed is not None and not self._lowest <= assumed <= self._highest:
+                raise self._refusal(assumed, "any", reward)
+            if isinstance(after, datetime.timedelta):
+                latest = time.time() - after.total_seconds()
+                expired = [each for each in self._open.values() if each[-1] <= latest]
+            else:
+                last_id = self._next_id - 1 - checks.whole("after", after, least=0)
+                expired = [each for each in self._open.values() if each[0].id <= last_id]
+            for each in expired:
+                self._close(each, assumed)
+                _, index, *_ = each
+                if index is not None:
+                    self._tallies[index].expired += 1
+            return [choice for choice, *_ in expired]
+
+    def add_arm(self, arm: Label) -> None:
+        """Add an arm, the last one in order. It starts with a fair share of the draws, one in n.
+
+        What is known of the others is kept, and they share the rest in proportion. docs/arms.md says what becomes of a
+        guarantee.
+        """
+        with self._lock:
+            self._change_arms([*range(len(self._labels)), None], _labels([*self._labels, arm]))
+            self._tallies.append(Tally())
+
+    def remove_arm(self, arm: Label) -> None:
+        """Remove an arm; the others share its probability in proportion, and keep what is known of them.
+
+        Those behind it move up by one. Feedback that still comes for its open choices is taken, and teaches nothing.
+        """
+        with self._lock:
+            gone = self._index_of(arm)
+            if len(self._labels) == 1:
+                raise ValueError(f"a learner must keep at least one arm, but {arm!r} is its last")
+            kept = [index for index in range(len(self._labels)) if index != gone]
+            self._change_arms(kept, tuple(self._labels[index] for index in kept))
+            del self._tallies[gone]
+            moved: dict[int | None, int] = {before: now for now, before in enumerate(kept)}
+            self._open = {
+                choice.id: (choice, moved.get(index), moved.get(account), probability, drawn_at)
+                for choice, index, account, probability, drawn_at in self._open.values()
+            }
+
+    def _change_arms(self, arms: Sequence[int | None], labels: tuple[Label, ...]) -> None:
+        resized = self._policy.resized(self._layout.unpack(self._buffer), arms)
+        buffer = self._layout.pack(resized)
+        check_distribution(self._policy, self._layout.probabilities(buffer))
+        self._start_from(buffer)
+        self._name_arms(labels)
+
+    def _known(self, choice: Sequence[Any], probability: float | None) -> _Open:
         """Return the outstanding choice that `choice` is."""
         if len(choice) != 4:
             raise ValueError(f"a choice must have four values (arm, index, probability, id), but got {choice!r}")
@@ -185,13 +441,13 @@ class Learner:
             )
         identity = choice[3]
         number = identity if type(identity) is int else _whole_or(identity, -1)
-        known = self._outstanding.get(number)
+        known = self._open.get(number)
         if known is None:
             used = self._first_id <= number < self._next_id
-            why = "it was used before" if used else "this learner has not made it"
+            why = "it was used before, or has expired" if used else "this learner has not made it"
             raise ValueError(f"a choice must be one whose loss is outstanding, but for id={identity!r} {why}")
-        if tuple(choice) != known:
-            raise ValueError(f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known)!r}")
+        if tuple(choice) != known[0]:
+            raise ValueError(f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known[0])!r}")
         return known
 
     def _index_of(self, label: Any) -> int:
@@ -234,11 +490,13 @@ class Learner:
                 "umab": __version__,
                 "policy": self._policy.name,
                 "arms": list(self._labels),
+                "maximize": self._maximize,
                 "state": self._layout.fields(self._buffer),
                 "random": _plain(random.state),
                 "first_id": self._first_id,
                 "next_id": self._next_id,
-                "outstanding": [list(choice) for choice in self._outstanding.values()],
+                "outstanding": [[*choice, *rest] for choice, *rest in self._open.values()],
+                "counters": [each.saved() for each in self._tallies],
             }
 
     @classmethod
@@ -256,7 +514,7 @@ class Learner:
 
     def _restore(self, saved: dict[str, Any], policy: Policy | None) -> None:
         try:
-            self._set_up(saved["policy"] if policy is None else policy, saved["arms"])
+            self._set_up(saved["policy"] if policy is None else policy, _labels(saved["arms"]), saved["maximize"])
             state = saved["state"]
             if set(state) != {*self._layout.scalars, *self._layout.vectors}:
                 raise ValueError(f"state has {sorted(state)}")
@@ -270,24 +528,35 @@ class Learner:
             self._random.state = saved["random"]
             self._first_id = checks.whole("first_id", saved["first_id"], least=0)
             self._next_id = checks.whole("next_id", saved["next_id"], least=self._first_id)
-            self._outstanding = {}
+            self._open = {}
             for each in saved["outstanding"]:
-                choice = self._checked_choice(each)
-                self._outstanding[choice.id] = choice
+                checked = self._checked_open(each)
+                self._open[checked[0].id] = checked
+            self._tallies = [Tally.of(each) for each in saved["counters"]]
+            if len(self._tallies) != len(self._labels):
+                raise ValueError(f"there are {len(self._tallies)} counters for {len(self._labels)} arms")
         except KeyError as error:
             raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
         except (TypeError, ValueError, AttributeError, ArithmeticError, IndexError) as error:
             raise ValueError(f"a saved learner must be as it was written, but {error}") from None
         self._refill()
 
-    def _checked_choice(self, saved: Sequence[Any]) -> Choice:
-        """Return an open choice from its saved form. Compiled code trusts its index, so it must be right."""
-        arm, index, probability, identity = saved
-        index = checks.whole("index", index, least=0, most=len(self._labels) - 1)
+    def _checked_open(self, saved: Sequence[Any]) -> _Open:
+        """Return an open choice from its saved form. Compiled code trusts the index of an account: it must be right."""
+        label, index, probability, identity, arm, account, account_probability, drawn_at = saved
+        (label,) = _labels([label])
+        arm, account = self._checked_index("arm", arm), self._checked_index("account", account)
         identity = checks.whole("id", identity, least=self._first_id, most=self._next_id - 1)
-        if self._labels[index] != arm or identity in self._outstanding:
+        if identity in self._open or (arm is not None and self._labels[arm] != label):
             raise ValueError(f"the open choice {list(saved)!r} cannot be")
-        return Choice(self._labels[index], index, checks.probability("probability", probability), identity)
+        choice = Choice(
+            label, checks.whole("index", index, least=0), checks.probability("probability", probability), identity
+        )
+        account_probability = checks.probability("account_probability", account_probability)
+        return choice, arm, account, account_probability, checks.finite("drawn_at", drawn_at)
+
+    def _checked_index(self, name: str, index: Any) -> int | None:
+        return None if index is None else checks.whole(name, index, least=0, most=len(self._labels) - 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the learner to a file; at every moment the file is the old one or the new one, whole."""
@@ -311,7 +580,8 @@ class Learner:
 
     def __repr__(self) -> str:
         """Say which policy and which arms."""
-        return f"Learner({self._policy.name!r}, arms={list(self._labels)!r})"
+        maximize = ", maximize=True" if self._maximize else ""
+        return f"Learner({self._policy.name!r}, arms={list(self._labels)!r}{maximize})"
 
 
 def _labels(arms: Any) -> tuple[Label, ...]:
@@ -334,6 +604,21 @@ def _labels(arms: Any) -> tuple[Label, ...]:
     return labels
 
 
+def _from_version_1(saved: dict[str, Any]) -> dict[str, Any]:
+    """Arms could not come and go, rewards and counters were not known, nor when a choice was made."""
+    now = time.time()
+    outstanding = [
+        [arm, index, probability, identity, index, index, probability, now]
+        for arm, index, probability, identity in saved["outstanding"]
+    ]
+    counters = [Tally().saved() for _ in saved["arms"]]
+    return {**saved, "version": 2, "maximize": False, "outstanding": outstanding, "counters": counters}
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1}
+"""From a version of the saved form to the next: what was saved years ago still loads."""
+
+
 def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
     """Return what was saved in the form of today."""
     version = saved.get("version")
@@ -344,6 +629,10 @@ def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"a saved learner of version {older} cannot be read any more")
         saved = _MIGRATIONS[older](saved)
     return saved
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, LearnerWarning, stacklevel=4)  # the line that called `select`
 
 
 def _whole_or(value: Any, otherwise: int) -> int:

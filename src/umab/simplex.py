@@ -5,7 +5,7 @@ Python and compiled code agree bit for bit.
 """
 
 import math
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from typing import TypeAlias
 
 from umab.checks import LARGEST
@@ -272,6 +272,24 @@ def raise_to(p: Vector, floor: float) -> None:
         left = 1.0 - taken / above
         for k in range(len(p)):
             p[k] = floor + max(0.0, p[k] - floor) * left
+
+
+def shared_out(p: Vector, arms: Sequence[int | None]) -> list[float]:
+    """Return a distribution over `arms`: a new arm, None, gets 1/n, and those of `p` the rest in proportion."""
+    kept = [p[arm] for arm in arms if arm is not None]
+    total = math.fsum(kept)
+    rest = len(kept) / len(arms)
+    if total > 0.0:
+        shares = iter([max(each / total * rest, FLOOR) for each in kept])
+    else:  # all of it was on arms that are gone
+        shares = iter([1.0 / len(arms)] * len(kept))
+    return [1.0 / len(arms) if arm is None else next(shares) for arm in arms]
+
+
+def weighted_mean(values: Vector, p: Vector) -> float:
+    """Return the mean of `values`, weighted by `p`; never beyond the smallest and the largest of them."""
+    mean = math.fsum(value * weight for value, weight in zip(values, p, strict=True)) / math.fsum(p)
+    return max(min(values), min(mean, max(values)))
 
 
 def uniform(n_arms: int) -> list[float]:

@@ -9,11 +9,15 @@ A policy is a frozen dataclass of parameters with two functions:
     takes in that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
     static method: all it knows is the state, so `init` puts the parameters it needs there.
 
-Two more are optional:
+Three more are optional:
 
 ``selected(state, arm)``
     notes that `arm` was drawn, before its loss is known; for a policy whose next draw depends on it (AHB plays every
     arm once first, however late the losses come).
+
+``resized(state, arms)``
+    returns the state for other arms, as when one is added or removed. It is plain Python; what `Policy` has for it is
+    right for a state of distributions and of sums over the rounds.
 
 ``update_full(state, losses)``
     in place of `update`, for a `FullInformation` policy, which sees what every arm has cost. Such policies are
@@ -38,12 +42,14 @@ the state can always look at it. A comment beside a field gives the paper's symb
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from umab.checks import LARGEST
-from umab.simplex import Vector
+from umab.simplex import Vector, shared_out, weighted_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +87,27 @@ class Policy(ABC):
     def selected(state: Any, arm: int) -> Any:
         """Return the state after `arm` was drawn and before its loss is known."""
         return state
+
+    def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
+        """Return `state` for other arms: each is one of the old arms, by its index there, or a new one, None.
+
+        A new arm gets a fair share of every distribution, one part in n, and what is summed for each arm is for it the
+        mean of the others, weighted by their probabilities: as if it had cost what the draws have cost. The old arms
+        keep their sums, and share what is left in proportion. A scalar that is still what it was at the start is set
+        to what it is at the start with this number of arms.
+        """
+        before, start = self.init(len(state.probabilities)), self.init(len(arms))
+        two = self.init(2)  # which vectors are distributions can be seen from two arms on
+        parts: dict[str, Any] = {}
+        for name, value in state._asdict().items():
+            if isinstance(value, float):
+                parts[name] = getattr(start, name) if value == getattr(before, name) else value
+            elif math.fsum(getattr(two, name)) == 1.0:
+                parts[name] = shared_out(value, arms)
+            else:
+                average = weighted_mean(value, state.probabilities)
+                parts[name] = [average if arm is None else value[arm] for arm in arms]
+        return type(state)(**parts)
 
     @property
     def guarantee(self) -> str:

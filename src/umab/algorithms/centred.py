@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -120,6 +121,10 @@ class Centred(Policy):
     def init(self, n_arms: int) -> State:
         """Return the start of the policy inside."""
         return State(inner=self.policy.init(n_arms), origin=0.0, mean=0.0, n_losses=0.0)
+
+    def resized(self, state: State, arms: Sequence[int | None]) -> State:
+        """Resize the state of the policy inside; the mean is that of all losses."""
+        return state._replace(inner=self.policy.resized(state.inner, arms))
 
     def rates(self, state: State) -> dict[str, float]:
         """Return those of the policy inside."""

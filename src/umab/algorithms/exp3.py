@@ -1,6 +1,7 @@
 """EXP3, the classic of adversarial bandits, for losses of a known range."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -92,6 +93,13 @@ class EXP3(KnownHorizon):
             low=self.low,
             high=self.high,
         )
+
+    def resized(self, state: State, arms: Sequence[int | None]) -> State:
+        """Resize, and set the weights to what follows from their logarithms."""
+        resized: State = super().resized(state, arms)
+        origin = min(resized.log_weights)
+        weights = [math.exp(origin - each) for each in resized.log_weights]
+        return resized._replace(origin=origin, weights=weights)
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:

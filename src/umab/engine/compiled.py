@@ -38,7 +38,7 @@ class OnlineKernels(NamedTuple):
     """What a Learner calls, one decision at a time."""
 
     select: Callable[..., tuple[int, float]]
-    """(buffer, n_arms, uniform) → arm and its probability; changes the buffer"""
+    """(buffer, n_arms, uniform, arm or −1 to draw one) → arm and its probability; changes the buffer"""
     update: Callable[..., None]
     """(buffer, n_arms, arm, loss, probability, whether it was not selected before); changes the buffer"""
 
@@ -71,7 +71,7 @@ def _common_arguments() -> tuple[Any, ...]:
 def online_kernels(policy: Policy) -> OnlineKernels:
     """Return the compiled functions for one decision at a time, for policies of this type."""
     return OnlineKernels(
-        select=_compile(_select, "Tuple((int64, float64))(float64[::1], int64, float64)", policy),
+        select=_compile(_select, "Tuple((int64, float64))(float64[::1], int64, float64, int64)", policy),
         update=_compile(_take_in, "void(float64[::1], int64, int64, float64, float64, boolean)", policy),
     )
 
@@ -219,10 +219,11 @@ def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expec
     return total
 
 
-def _select(buffer: Any, n_arms: int, uniform: float) -> tuple[int, float]:
+def _select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
     state = load(buffer, n_arms)
     (probabilities,) = distribution(state)
-    arm = draw(probabilities, uniform)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
     probability = probabilities[arm]
     store(selected(state, arm), buffer)
     return arm, probability

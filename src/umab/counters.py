@@ -1,0 +1,89 @@
+"""What a learner has counted of each arm, in figures that a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any, NamedTuple
+
+from umab import checks
+
+
+class Counter(NamedTuple):
+    """What happened to an arm since it was added; losses, or rewards where the learner maximises.
+
+    Attributes
+    ----------
+    selected
+        How often it was drawn.
+    updates
+        How often feedback came for it, also for choices that were made without `select`.
+    open
+        How many of its choices still wait for feedback.
+    expired
+        How many of its choices were closed by `expire`.
+    mean, lowest, highest, latest
+        Of the feedback that came; None while there is none. What `expire` put in its place is not among it.
+    probability
+        With which it is drawn next.
+    """
+
+    selected: int
+    updates: int
+    open: int
+    expired: int
+    mean: float | None
+    lowest: float | None
+    highest: float | None
+    latest: float | None
+    probability: float
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of an arm, as they grow."""
+
+    selected: int = 0
+    updates: int = 0
+    expired: int = 0
+    mean: float = 0.0
+    lowest: float = 0.0
+    highest: float = 0.0
+    latest: float = 0.0
+
+    def take_in(self, value: float) -> None:
+        """Count feedback."""
+        if self.updates == 0:
+            self.lowest = self.highest = value
+        self.updates = n = self.updates + 1
+        self.mean = self.mean * ((n - 1) / n) + value / n  # no difference of two doubles, which could overflow
+        if value < self.lowest:
+            self.lowest = value
+        elif value > self.highest:
+            self.highest = value
+        self.latest = value
+
+    def counter(self, n_open: int, probability: float) -> Counter:
+        """Return the counts to be read."""
+        heard = self.updates > 0
+        return Counter(
+            selected=self.selected,
+            updates=self.updates,
+            open=n_open,
+            expired=self.expired,
+            mean=self.mean if heard else None,
+            lowest=self.lowest if heard else None,
+            highest=self.highest if heard else None,
+            latest=self.latest if heard else None,
+            probability=probability,
+        )
+
+    def saved(self) -> list[float]:
+        """Return the counts as a list, for JSON."""
+        return list(astuple(self))
+
+    @classmethod
+    def of(cls, saved: Any) -> Tally:
+        """Return the counts of which `saved` made a list, checked."""
+        selected, updates, expired = (checks.whole("a counter", each, least=0) for each in saved[:3])
+        mean, lowest, highest, latest = (checks.finite("a counter", each) for each in saved[3:])
+        return cls(selected, updates, expired, mean, lowest, highest, latest)

@@ -1,0 +1,275 @@
+"""Arms that are not always there, and arms that come and go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import umab
+from helpers import POLICIES, state_of
+from umab.algorithms.base import Policy
+from umab.eligible import draw_among
+from umab.engine.layout import layout_of
+
+BANDITS = {name: policy for name, policy in POLICIES.items() if not policy.full_information}
+
+
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        # Little is eligible: half of the losses go to the arms that are away, which are told half of what is drawn.
+        ([0, 1, 2], [1 / 4, 1 / 8, 1 / 8, 1 / 4, 1 / 4]),
+        # Much is: every account has the probability that the policy has for it.
+        ([3, 4], [2 / 16, 1 / 16, 1 / 16, 6 / 16, 6 / 16]),
+    ],
+)
+def test_estimates_are_unbiased_for_the_completed_losses(here: list[int], told: list[float]) -> None:
+    """Exactly: all probabilities are multiples of 1/64, so a grid of uniform numbers is a complete enumeration."""
+    p = np.array([2, 1, 1, 6, 6]) / 16
+    losses = np.array([3.0, -1.0, 10.0, 4.0, 5.0])
+    eligible = np.isin(np.arange(5), here)
+    grid = (np.arange(64) + 0.5) / 64
+    drawn, estimates = np.zeros(5), np.zeros(5)
+    probabilities: dict[int, float] = {}
+    for first in grid:
+        for second in grid:
+            draw = draw_among(p, eligible, (first, second))
+            assert probabilities.setdefault(draw.account, draw.account_probability) == draw.account_probability
+            drawn[draw.arm] += 1 / 64**2
+            estimates[draw.account] += losses[draw.arm] / draw.account_probability / 64**2
+            assert draw.probability == p[draw.arm] / p[eligible].sum()
+    share = np.where(eligible, p, 0.0) / p[eligible].sum()
+    np.testing.assert_allclose(drawn, share, rtol=1e-12)
+    np.testing.assert_allclose(estimates, np.where(eligible, losses, share @ losses), rtol=1e-12)
+    np.testing.assert_allclose([probabilities[arm] for arm in range(5)], told, rtol=1e-12)
+
+
+def test_an_arm_may_be_all_there_is() -> None:
+    p = np.array([2.0**-1000, 1.0 - 2.0**-53])
+    draw = draw_among(p, np.array([True, False]), (0.7, 0.2))
+    assert draw.arm == draw.account == 0 and draw.probability == 1.0
+    draw = draw_among(np.array([0.0, 1.0, 0.0]), np.array([True, False, True]), (0.7, 0.2))
+    assert draw == (2, 0.5, 1, 1.0)  # the policy has to hear of the arm that it plays first
+
+
+def test_all_arms_are_a_choice_as_always() -> None:
+    plain, among = (umab.Learner("recommended", ["a", "b", "c"], seed=0) for _ in range(2))
+    for t in range(50):
+        choice = plain.select()
+        assert among.select(among=["c", "a", "b"]) == choice
+        for learner in (plain, among):
+            learner.update(choice, float(t % 3))
+    assert state_of(plain) == state_of(among)
+
+
+def test_only_eligible_arms_are_drawn_with_the_probability_that_is_said() -> None:
+    learner = umab.Learner("umab-g-a:rate=4", ["a", "b", "c", "d"], seed=0)
+    for arm, loss in (("a", 2.0), ("b", 1.0), ("c", -1.0)):
+        learner.update(arm, loss)
+    p = dict(zip(learner.arms, learner.probabilities(), strict=True))
+    total = p["a"] + p["c"]
+    choices = learner.select(20_000, among=("c", "a"))
+    assert {(choice.arm, choice.probability) for choice in choices} == {(arm, p[arm] / total) for arm in "ac"}
+    n_a = sum(choice.arm == "a" for choice in choices)
+    assert abs(n_a - 20_000 * p["a"] / total) < 5 * np.sqrt(20_000 * p["a"] * p["c"]) / total
+    assert learner.counters()["b"].selected == 0
+
+
+@pytest.mark.parametrize(
+    ("among", "message"),
+    [
+        ([], "among must have at least one arm"),
+        (["z"], "arm must be one of 'a', 'b', but got arm='z'"),
+        ("a", "among must be a collection of labels, but got among='a'"),
+        (3, "among must be a collection of labels, but got among=3"),
+    ],
+)
+def test_bad_eligible_arms_are_refused(among: Any, message: str) -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    before = learner.to_json()
+    with pytest.raises((ValueError, TypeError), match=message):
+        learner.select(among=among)
+    assert learner.to_json() == before
+
+
+@pytest.mark.parametrize("name", BANDITS)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_every_policy_survives_arms_that_come_and_go(name: str, data: st.DataObject) -> None:
+    """With losses of any size, late feedback, saves, and anything eligible."""
+    policy = BANDITS[name]
+    lowest, highest = policy.loss_range
+    sizes = st.floats(max(lowest, -1.7e308), min(highest, 1.7e308), allow_nan=False)
+    learner = umab.Learner(policy, ["a", "b"], seed=data.draw(st.integers(0, 99)))
+    open_choices: list[umab.Choice] = []
+    steps = data.draw(st.lists(st.sampled_from(["add", "remove", "among", "play", "late", "save"]), max_size=40))
+    for at, step in enumerate(steps):
+        if step == "add":
+            learner.add_arm(f"new {at}")
+            assert learner.probabilities()[-1] == pytest.approx(1.0 / len(learner.arms), rel=1e-12)
+        elif step == "remove" and len(learner.arms) > 1:
+            learner.remove_arm(data.draw(st.sampled_from(learner.arms)))
+        elif step == "among":
+            some = data.draw(st.lists(st.sampled_from(learner.arms), min_size=1, unique=True))
+            choice = learner.select(among=some)
+            assert choice.arm in some
+            learner.update(choice, data.draw(sizes))
+        elif step == "play":
+            open_choices.append(learner.select())
+        elif step == "late" and open_choices:
+            learner.update(open_choices.pop(0), data.draw(sizes))
+        elif step == "save":
+            text = learner.to_json()
+            learner = umab.Learner.from_json(text)
+            assert learner.to_json() == text
+        p = learner.probabilities()
+        assert len(p) == len(learner.arms) == len(learner.counters())
+        assert (p >= 0.0).all() and (policy.plays_each_arm_first or (p > 0.0).all())
+        assert p.sum() == pytest.approx(1.0, abs=1e-9)
+        assert np.isfinite(learner._buffer).all()
+    assert len(learner.outstanding) == len(open_choices)
+
+
+def played(policy: Policy, n_rounds: int) -> Any:
+    learner = umab.Learner(policy, 4, seed=1)
+    for t in range(n_rounds):
+        choice = learner.select()
+        learner.update(choice, 0.1 * choice.index + 0.5 * (t % 2))
+    return state_of(learner)
+
+
+@pytest.mark.parametrize("name", BANDITS)
+def test_the_same_arms_in_the_same_order_are_the_same_state(name: str) -> None:
+    policy = BANDITS[name]
+    layout = layout_of(policy)
+    state = played(policy, 60)
+    again = layout.fields(layout.pack(policy.resized(state, [0, 1, 2, 3])))
+    for key, value in layout.fields(layout.pack(state)).items():
+        if name != "exp3" or key not in ("origin", "weights"):  # there, the weights are counted from a new origin
+            np.testing.assert_allclose(again[key], value, rtol=1e-12)
+    start = policy.init(4)
+    for n_arms, arms in ((5, [0, 1, 2, 3, None]), (3, [0, 1, 3])):
+        if not policy.plays_each_arm_first:
+            fresh = layout.pack(policy.init(n_arms))
+            np.testing.assert_allclose(layout.pack(policy.resized(start, arms)), fresh, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", BANDITS)
+def test_old_arms_keep_their_proportions_and_sums(name: str) -> None:
+    policy = BANDITS[name]
+    fields = layout_of(policy).fields
+    before, grown, shrunk = (
+        fields(layout_of(policy).pack(state))
+        for state in (
+            played(policy, 60),
+            policy.resized(played(policy, 60), [3, None, 0, 1, 2]),
+            policy.resized(played(policy, 60), [3, 1]),
+        )
+    )
+    for key in layout_of(policy).vectors:
+        old = np.array(before[key])
+        if "sums" in key or key == "log_weights":
+            np.testing.assert_array_equal(np.array(grown[key])[[2, 3, 4, 0]], old)
+            assert old.min() <= grown[key][1] <= old.max()
+            np.testing.assert_array_equal(shrunk[key], old[[3, 1]])
+        if "probabilities" in key or "iterate" in key:
+            np.testing.assert_allclose(np.array(grown[key])[[2, 3, 4, 0]], 0.8 * old / old.sum(), rtol=1e-12)
+            np.testing.assert_allclose(shrunk[key], old[[3, 1]] / old[[3, 1]].sum(), rtol=1e-12)
+
+
+def test_feedback_for_an_arm_that_is_gone_teaches_nothing() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
+    choices = {choice.arm: choice for choice in learner.select(20)}
+    assert set(choices) == {"a", "b", "c"}
+    learner.remove_arm("a")
+    learner = umab.Learner.from_json(learner.to_json())
+    learner.add_arm("a")  # of the same name, but another one
+    before = state_of(learner)
+    learner.update(choices["a"], 100.0)
+    assert state_of(learner) == before
+    assert learner.counters()["a"].updates == learner.counters()["a"].open == 0
+    learner.update(choices["c"], 100.0)  # has moved from place 2 to 1
+    assert learner.counters()["c"].updates == 1
+    assert learner.probabilities().argmin() == 1
+
+
+def test_arms_that_cannot_be_added_or_removed_are_refused() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    before = learner.to_json()
+    refused: list[tuple[Any, str]] = [("a", "must differ, but 'a' is there 2 times"), (None, "string or a number")]
+    for arm, message in refused:
+        with pytest.raises((ValueError, TypeError), match=message):
+            learner.add_arm(arm)
+    with pytest.raises(ValueError, match="arm must be one of 'a', 'b', but got arm='c'"):
+        learner.remove_arm("c")
+    assert learner.to_json() == before
+    learner.remove_arm("a")
+    with pytest.raises(ValueError, match="a learner must keep at least one arm, but 'b' is its last"):
+        learner.remove_arm("b")
+    assert json.loads(learner.to_json())["arms"] == ["b"]
+
+
+def regret_while_there(learner: umab.Learner, naive: bool, n_rounds: int) -> float:
+    """Regret against an arm in the rounds in which it is there, by day; all is dear by day, and it is the best then."""
+    regret = 0.0
+    for t in range(n_rounds):
+        day = t // 20 % 2 == 1
+        cost = {"always": 100.0, "by day": 90.0} if day else {"always": 10.0}
+        if naive:  # what one would do without `among`: draw from what is left, and learn as if it were all
+            p = dict(zip(learner.arms, learner.probabilities(), strict=True))
+            arm = learner.select(among=list(cost)).arm
+            learner.expire(0, forget=True)
+            learner.update(arm, cost[str(arm)], probability=p[arm] / sum(p[each] for each in cost))
+        else:
+            choice = learner.select(among=list(cost))
+            arm = choice.arm
+            learner.update(choice, cost[str(arm)])
+        regret += cost[str(arm)] - 90.0 if day else 0.0
+    return regret
+
+
+def test_an_arm_that_is_away_is_no_worse_for_it() -> None:
+    """The regret against it where it is there is below that of Uniform; learning from its loss as it is, far above.
+
+    Means of 12 runs, with five standard errors to spare.
+    """
+    n_rounds = 3000
+    honest, naive = (
+        [
+            regret_while_there(umab.Learner("recommended", ["always", "by day"], seed=seed), way, n_rounds)
+            for seed in range(12)
+        ]
+        for way in (False, True)
+    )
+    uniform = 5.0 * n_rounds / 2
+    assert np.mean(honest) + 5 * np.std(honest, ddof=1) / np.sqrt(12) < uniform
+    assert np.mean(naive) - 5 * np.std(naive, ddof=1) / np.sqrt(12) > uniform
+
+
+def cost_after_a_change(seed: int, restart: bool) -> float:
+    """What 500 rounds cost after a bad arm was added to ten of which one is good."""
+    losses = {"good": 1.0, "new": 3.0} | {f"bad {k}": 2.0 + 0.1 * k for k in range(9)}
+    learner = umab.Learner("recommended", [arm for arm in losses if arm != "new"], seed=seed)
+    noise = np.random.default_rng(seed).normal(size=3500)
+    total = 0.0
+    for t in range(3500):
+        if t == 3000:
+            learner = umab.Learner("recommended", learner.arms, seed=seed) if restart else learner
+            learner.add_arm("new")
+        choice = learner.select()
+        loss = losses[str(choice.arm)] + float(noise[t])
+        learner.update(choice, loss)
+        total += losses[str(choice.arm)] - 1.0 if t >= 3000 else 0.0
+    return total
+
+
+def test_what_was_learned_is_kept_when_an_arm_is_added() -> None:
+    kept, restarted = ([cost_after_a_change(seed, restart) for seed in range(12)] for restart in (False, True))
+    difference = np.subtract(restarted, kept)
+    assert difference.mean() > 5 * difference.std(ddof=1) / np.sqrt(12)
+    assert np.mean(kept) < 0.5 * np.mean(restarted)
