@@ -184,8 +184,8 @@ class Learner:
         ...     learner.update(learner.select(), loss)
         >>> for arm, counter in learner.counters().items():
         ...     print(arm, counter.selected, counter.mean)
-        a 2 4.5
-        b 1 3.0
+        a 1 5.0
+        b 2 3.5
         """
         with self._lock:
             n_open = collections.Counter(arm for _, arm, *_ in self._open.values())
