@@ -159,8 +159,17 @@ def test_what_cannot_be_centred_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             umab.Centred(policy)
-    with pytest.raises(TypeError, match=r"must be a umab\.Policy, but got 'umab-s'"):
-        umab.Centred("umab-s")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"must be a umab\.Policy or the name of one, but got 5"):
+        umab.Centred(5)  # type: ignore[arg-type]
+
+
+def test_what_is_centred_can_be_given_by_name() -> None:
+    by_name = umab.Centred("umab-g-a:rate=4")
+    assert by_name == umab.Centred(umab.UMABG(rate=4.0)) and isinstance(by_name.policy, umab.UMABG)
+    with pytest.raises(ValueError, match="but got 'umab-x'; did you mean"):
+        umab.Centred("umab-x")
+    with pytest.raises(ValueError, match="must not be centred already"):
+        umab.Centred("recommended")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
@@ -37,7 +37,7 @@ class Centred(Policy):
     Parameters
     ----------
     policy
-        A policy for losses of any size and sign.
+        A policy for losses of any size and sign, or its name.
 
     Guarantee
     ---------
@@ -53,6 +53,8 @@ class Centred(Policy):
     Examples
     --------
     >>> import umab
+    >>> umab.Centred("umab-s") == umab.Centred(umab.UMABS())
+    True
     >>> learner = umab.Learner(umab.Centred(umab.UMABS()), arms=3)
     >>> for arm, loss in [(0, 1000.5), (1, 999.0)]:
     ...     learner.update(arm, loss)
@@ -62,13 +64,18 @@ class Centred(Policy):
 
     policy: Policy
 
+    if TYPE_CHECKING:
+
+        def __init__(self, policy: Policy | str) -> None: ...
+
     shift_free: ClassVar[bool] = True
 
     # What is compiled depends on the policy inside, so that each type of policy has a type of Centred of its own.
-    def __new__(cls, policy: Policy) -> Centred:
+    def __new__(cls, policy: Policy | str) -> Centred:
         """Return an instance of the type that is for this type of policy."""
+        policy = _by_name(policy)
         if not isinstance(policy, Policy):
-            raise TypeError(f"what is centred must be a umab.Policy, but got {policy!r}")
+            raise TypeError(f"what is centred must be a umab.Policy or the name of one, but got {policy!r}")
         kind = type(policy)
         if cls is Centred:
             cls = _around(kind, kind.update, kind.selected)
@@ -78,6 +85,7 @@ class Centred(Policy):
 
     def __post_init__(self) -> None:
         """Check the policy."""
+        self._set(policy=_by_name(self.policy))
         if isinstance(self.policy, Centred):
             raise ValueError(f"what is centred must not be centred already, but got {self.policy.name}")
         if self.policy.full_information or self.policy.loss_range != (-LARGEST, LARGEST):
@@ -134,6 +142,15 @@ class Centred(Policy):
     def update(state: State, arm: int, loss: float, probability: float) -> State:
         """Refuse: each type of policy has an update of its own, which `_around` makes."""
         raise TypeError("what a centred policy does depends on the policy inside; make one with Centred(policy)")
+
+
+def _by_name(given: Any) -> Any:
+    """Return the policy of a name, and anything else as it is."""
+    if not isinstance(given, str):
+        return given
+    from umab.algorithms.registry import policy  # the registry imports all policies, which import this module
+
+    return policy(given)
 
 
 @functools.cache
