@@ -1,8 +1,11 @@
 """umab: adversarial multi-armed bandits with unbounded losses.
 
 `Learner` makes one decision at a time; `simulate` runs policies on a table of losses many times. Both run the same
-policies: `policies` lists them, and a policy's docstring says what it is good for.
+policies: `policies` lists them, and a policy's docstring says what it is good for. `umab.datasets`, `umab.testing` and
+`umab.theory` are imported when they are first asked for.
 """
+
+from typing import TYPE_CHECKING
 
 from umab._version import __version__
 from umab.algorithms.ada_hedge import AdaHedge
@@ -28,6 +31,11 @@ from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner, LearnerWarning
 from umab.losses import Losses
 from umab.results import Result
+
+if TYPE_CHECKING:
+    from umab import datasets as datasets
+    from umab import testing as testing
+    from umab import theory as theory
 
 __all__ = [
     "AHB",
@@ -61,3 +69,20 @@ __all__ = [
     "register",
     "simulate",
 ]
+
+_LATER = ("datasets", "testing", "theory")
+"""What is imported when it is first asked for: not everybody needs it, and `import umab` should not wait for it."""
+
+if not TYPE_CHECKING:  # who checks types should still hear of names that are not there
+
+    def __getattr__(name: str) -> object:
+        """Import what is imported later."""
+        if name not in _LATER:
+            raise AttributeError(f"module 'umab' has no attribute {name!r}")
+        from importlib import import_module
+
+        return import_module(f"umab.{name}")
+
+    def __dir__() -> list[str]:
+        """Return all names, also of what is not imported yet."""
+        return sorted({*globals(), *_LATER})
