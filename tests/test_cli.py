@@ -346,3 +346,4 @@ def test_ctrl_c_stops_with_a_word(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == "umab: stopped\n"
+    assert list(tmp_path.iterdir()) == []  # nor is an empty folder left

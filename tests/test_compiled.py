@@ -159,9 +159,23 @@ def test_no_folder_for_the_cache_is_no_reason_to_fail(tmp_path: Path) -> None:
     assert len(result["regret"]) == 3 and result["hits"] == 0
 
 
-def test_importing_umab_does_not_load_the_compiler() -> None:
-    program = "import sys, umab; print(sorted({'numba', 'polars', 'pandas'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
+def test_importing_umab_loads_numpy_and_nothing_else() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import umab\n"
+        "loaded = {name.partition('.')[0] for name in set(sys.modules) - before if 'cython' not in name}\n"
+        "print(sorted(loaded - sys.stdlib_module_names), sorted({'umab.datasets', 'umab.theory'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "['numpy', 'umab'] []\n"
+
+
+def test_parts_that_are_not_imported_are_there_when_asked_for() -> None:
+    program = (
+        "import umab; print({'datasets', 'testing', 'theory'} <= set(dir(umab)), umab.theory.bound.__module__,"
+        " umab.datasets.__name__, umab.testing.__name__, hasattr(umab, 'teory'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "True umab.theory.bounds umab.datasets umab.testing False\n"
 
 
 class State(NamedTuple):

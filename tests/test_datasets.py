@@ -335,11 +335,11 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "polars", None)
     monkeypatch.setitem(sys.modules, "pooch", None)
     monkeypatch.setitem(sys.modules, "river.datasets", None)
-    with pytest.raises(ImportError, match=r"needs polars; in a checkout run: pip install -e '.\[data\]'"):
+    with pytest.raises(ImportError, match=r"^reading tables needs polars; run pip install 'umab\[data\]'"):
         datasets.sales(real=False)
-    with pytest.raises(ImportError, match=r"needs pooch; in a checkout run: pip install -e '.\[data\]'"):
+    with pytest.raises(ImportError, match=r"^downloading tables needs pooch; run pip install 'umab\[data\]'"):
         datasets.stocks()
-    with pytest.raises(ImportError, match=r"real=False, and it needs river 0.26 .* pip install -e '.\[stand-in\]'"):
+    with pytest.raises(ImportError, match=r"real=False, needs river\.datasets; run pip install 'umab\[river\]'"):
         datasets.stocks(real=False)
 
 

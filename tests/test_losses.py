@@ -172,4 +172,5 @@ def test_a_missing_extra_says_what_to_run(tmp_path: Path) -> None:
         "except ImportError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout == "reading files of losses needs polars; in a checkout run: pip install -e '.[data]'\n"
+    advice = "run pip install 'umab[data]', or in a checkout pip install -e '.[data]'"
+    assert run.stdout == f"reading files of losses needs polars; {advice}\n"

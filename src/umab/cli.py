@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from umab._version import __version__
 from umab.algorithms.registry import policies, policy, recommended
 from umab.checks import LARGEST
+from umab.extras import extra
 from umab.files import write_atomically
 
 # Charts, statistics and data are imported by the commands that need them: the extras they come with may be missing,
@@ -126,7 +127,12 @@ def _parser() -> argparse.ArgumentParser:
         "--half", choices=("development", "validation"), action="append", help="only this half (default: both)"
     )
     suiting.add_argument(
-        "--policy", metavar="POLICY", action="append", default=[], help="run this policy too; can be repeated"
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        default=[],
+        help="run this policy beside the others, as name or name:key=value; can be repeated "
+        "(--policy of other commands replaces theirs)",
     )
     suiting.add_argument("--trials", type=_from(2), default=200, metavar="N", help="trials on a table (default: 200)")
     suiting.add_argument("--seed", type=_from(0), default=0, metavar="N", help="of the draws (default: 0)")
@@ -278,7 +284,8 @@ def _add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
         "--policy",
         metavar="POLICY",
         action="append",
-        help="run this policy in place of those that are set, as name or name:key=value; can be repeated",
+        help="run this policy and none of those that run otherwise, as name or name:key=value; can be repeated "
+        "(umab suite --policy adds one instead)",
     )
     parser.add_argument("--trials", type=_from(1), metavar="N", help="how many trials of each policy")
     parser.add_argument("--seed", type=_from(0), metavar="N", help="of the draws of the policies (default: 0)")
@@ -345,25 +352,25 @@ def compare(options: argparse.Namespace) -> None:
     stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
     out = Path(options.out or f"report-{stem}")
     losses = _read_table(options)
-    folder_module.prepare(out)
-    experiment = experiment_module.comparison(stem, losses, options.policy)
-    run = run_on(
-        [(experiment, experiment.settings[0], losses)],
-        n_trials=options.trials,
-        seed=options.seed,
-        n_threads=options.threads,
-    )
-    answer = words.answer(run.outcomes[0])
-    outcome = run.outcomes[0]
-    best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
-    code = (
-        f'learner = umab.Learner("{best}", arms={list(losses.arms)})'
-        if losses.n_arms <= 10
-        else f'umab.policy("{best}")'
-    )
-    title = f"Which policy would have done best on {path.name}?"
-    code += "  # the policy with the smallest regret here"
-    page = _write(run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify)
+    with folder_module.prepared(out):
+        experiment = experiment_module.comparison(stem, losses, options.policy)
+        run = run_on(
+            [(experiment, experiment.settings[0], losses)],
+            n_trials=options.trials,
+            seed=options.seed,
+            n_threads=options.threads,
+        )
+        answer = words.answer(run.outcomes[0])
+        outcome = run.outcomes[0]
+        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
+        code = (
+            f'learner = umab.Learner("{best}", arms={list(losses.arms)})'
+            if losses.n_arms <= 10
+            else f'umab.policy("{best}")'
+        )
+        title = f"Which policy would have done best on {path.name}?"
+        code += "  # the policy with the smallest regret here"
+        page = _write(run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify)
     print(f"{words.facts(losses)}\n\n{_regrets(run)}\n\n{answer}\n\n{page}")
 
 
@@ -374,17 +381,17 @@ def run_suite(options: argparse.Namespace) -> None:
     from umab.report import suite_page
 
     place = Path(options.out or "report-suite")
-    folder_module.prepare(place)
-    found = contest(
-        options.half or ("development", "validation"),
-        options.policy,
-        n_trials=options.trials,
-        seed=options.seed,
-        data_seed=options.data_seed,
-        real=_REAL[options.data],
-        n_threads=options.threads,
-    )
-    page = suite_page.write(found, place, options.command)
+    with folder_module.prepared(place):
+        found = contest(
+            options.half or ("development", "validation"),
+            options.policy,
+            n_trials=options.trials,
+            seed=options.seed,
+            data_seed=options.data_seed,
+            real=_REAL[options.data],
+            n_threads=options.threads,
+        )
+        page = suite_page.write(found, place, options.command)
     for standings in found:
         head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
         print(_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
@@ -396,11 +403,11 @@ def run_suite(options: argparse.Namespace) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Run a sweep, or what is left of it; or draw it, or say what it will take. Return 1 if cells failed."""
-    _need_report()
-    from umab.experiments import cluster, cost, parts
-    from umab.experiments.pooled import Found
-    from umab.experiments.sweep import Sweep, grid_of
-    from umab.report import sweep_page
+    with extra("sweep", "a sweep"):
+        from umab.experiments import cluster, cost, parts
+        from umab.experiments.pooled import Found
+        from umab.experiments.sweep import Sweep, grid_of
+        from umab.report import sweep_page
 
     sweep, real = Sweep.read(options.sweep), _REAL[options.data]
     out = Path(options.out or f"sweep-{sweep.id}")
@@ -461,17 +468,17 @@ def _run_and_report(
         experiments = [each.with_policies(options.policy) for each in experiments]
     place = Path(options.out or out)
     folder_module.check_names(experiments)
-    folder_module.prepare(place)
-    done = run(
-        experiments,
-        n_trials=options.trials,
-        seed=options.seed,
-        real=_REAL[options.data],
-        data_seed=options.data_seed,
-        n_threads=options.threads,
-    )
-    title, lede = head(done)
-    page = _write(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
+    with folder_module.prepared(place):
+        done = run(
+            experiments,
+            n_trials=options.trials,
+            seed=options.seed,
+            real=_REAL[options.data],
+            data_seed=options.data_seed,
+            n_threads=options.threads,
+        )
+        title, lede = head(done)
+        page = _write(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
     print(f"{_regrets(done)}\n{_verdicts(done)}\n{page}")  # after the report: whoever reads this may have gone
 
 
@@ -491,11 +498,9 @@ def _write(run: Run, place: Path, head: Head, certify: bool) -> Path:
 
 def _need_report() -> tuple[Any, Any]:
     """Return the modules of experiments and of report folders, or say what is missing for them."""
-    try:
+    with extra("report", "a report"):
         from umab.experiments import experiment
         from umab.report import folder
-    except ImportError as error:
-        raise ImportError(f"{error}; reports need more: in a checkout run pip install -e '.[report]'") from None
     return experiment, folder
 
 

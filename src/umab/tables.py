@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from umab.extras import extra
+
 if TYPE_CHECKING:
     import polars
 
@@ -146,10 +148,8 @@ def read(path: Path) -> Sheet:
         raise ValueError(f"a file of losses must end in {', '.join(most)} or {last}, but got {str(path)!r}")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of losses at {str(path)!r}")
-    try:
+    with extra("data", "reading files of losses"):
         import polars
-    except ImportError:
-        raise ImportError("reading files of losses needs polars; in a checkout run: pip install -e '.[data]'") from None
     try:
         sheet = _read_parquet(path) if ending == ".parquet" else _read_text(path, ending)
     except polars.exceptions.PolarsError as error:

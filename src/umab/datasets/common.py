@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from umab import checks
+from umab.extras import extra
 
 Setting: TypeAlias = Literal["printed", "figure"]
 """The data as the paper describes them, or as they were when its figures were drawn."""
@@ -23,8 +24,6 @@ def parameters(setting: Any, seed: Any) -> dict[str, Any]:
 
 def import_polars() -> Any:
     """Return the package polars, which is imported only where a table is read."""
-    try:
+    with extra("data", "reading tables"):
         import polars
-    except ImportError:
-        raise ImportError("reading tables needs polars; in a checkout run: pip install -e '.[data]'") from None
     return polars

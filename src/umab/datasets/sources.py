@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import hashlib
 import os
+import sys
 import tempfile
 import zipfile
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from umab.extras import extra
 from umab.progress import Progress
 
 _FORMS = (".csv", ".csv.gz", ".zip", ".csv.zip")
@@ -130,7 +132,15 @@ _failures: dict[Source, str] = {}  # what went wrong with downloads in this proc
 def cache_folder() -> Path:
     """Return the folder for downloads: ``$UMAB_CACHE``, or the user's cache folder."""
     chosen = os.environ.get("UMAB_CACHE")
-    return Path(chosen).expanduser() if chosen else Path(_pooch().os_cache("umab"))
+    if chosen:
+        return Path(chosen).expanduser()
+    # Where pooch would put them: what is there can be listed and read without it.
+    home = Path("~").expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "umab" / "umab" / "Cache"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "umab"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "umab"
 
 
 def find(source: Source) -> Path | None:
@@ -318,10 +328,8 @@ def _reason(error: Exception) -> str:
 
 
 def _pooch() -> Any:
-    try:
+    with extra("data", "downloading tables"):
         import pooch
-    except ImportError:
-        raise ImportError("downloading tables needs pooch; in a checkout run: pip install -e '.[data]'") from None
     return pooch
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from umab.datasets import sources
 from umab.datasets.common import HORIZON, import_polars
+from umab.extras import extra
 from umab.losses import Losses, Table
 
 _TICKERS = ("CHK", "RRC", "EBAY", "IBM", "OXY", "KMI", "DISCK", "SIG", "AMD", "FB")
@@ -117,13 +118,8 @@ def _opens(content: bytes, tickers: Sequence[str]) -> Table:
 
 
 def _stand_in(why: str) -> Losses:
-    try:
+    with extra("river", f"the stand-in for the stocks, {why},"):
         from river.datasets import SP500Stocks
-    except ImportError:
-        raise ImportError(
-            f"there must be a stand-in for the stocks, {why}, and it needs river 0.26 or newer; "
-            "in a checkout run: pip install -e '.[river]'"
-        ) from None
     days: list[dict[str, Any]] = [returns for returns, _ in SP500Stocks()]
     percents = np.array([[day[ticker] for ticker in _FIRST_CLOSES] for day in days])
     growth = np.vstack([np.ones(len(_FIRST_CLOSES)), np.cumprod(1.0 + percents / 100.0, axis=0)])

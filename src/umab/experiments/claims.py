@@ -14,10 +14,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
 
 from umab.checks import LARGEST
+from umab.extras import extra
 from umab.regret import mean_and_sd
+
+with extra("report", "judging claims"):
+    from scipy.special import stdtr, stdtrit
 
 RISK = 0.01
 """The chance that any of the claims judged together is decided wrongly."""

@@ -7,7 +7,6 @@ whatever the backend: progress, what is left after a worker died, and where the 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 import re
@@ -22,6 +21,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from umab import checks
 from umab.experiments.parts import done, rounds_of, run_cell
 from umab.experiments.sweep import Cell
+from umab.extras import extra
 from umab.progress import Progress
 
 Backend = Literal["threads", "processes", "dask", "ray"]
@@ -79,8 +79,9 @@ def crew(backend: Backend, n_workers: int | None = None, address: str | None = N
         if there is none.
     """
     check_options(backend, n_workers, address)
-    joblib = _need("joblib", "sweep")
-    _need("polars", "sweep")  # writes the parts
+    with extra("sweep", "a sweep"):
+        import joblib
+        import polars  # noqa: F401  # writes the parts
     if backend == "dask":
         with _dask(str(address)) as found:
             yield found
@@ -245,16 +246,10 @@ def _leave_signals_to_the_client() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _need(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{error}; this sweep needs more: in a checkout run pip install -e '.[{extra}]'") from None
-
-
 @contextlib.contextmanager
 def _dask(address: str) -> Iterator[Crew]:
-    distributed = _need("distributed", "dask")
+    with extra("dask", "a sweep on Dask"):
+        import distributed
     from joblib import Parallel
     from joblib._dask import DaskDistributedBackend
 
@@ -296,7 +291,8 @@ def _dask(address: str) -> Iterator[Crew]:
 
 @contextlib.contextmanager
 def _ray(n_workers: int | None, address: str | None) -> Iterator[Crew]:
-    ray = _need("ray", "ray")
+    with extra("ray", "a sweep on Ray"):
+        import ray
     from joblib import Parallel
     from ray.util.joblib import register_ray
 

@@ -13,14 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import vl_convert
-
 from umab.experiments.experiment import Experiment, Setting
 from umab.experiments.runner import Outcome, Run
+from umab.extras import extra
 from umab.files import write_atomically
 from umab.progress import Progress
 from umab.report.charts import regret_chart
 from umab.report.page import Certificates, Head, page
+
+with extra("report", "a report"):
+    import vl_convert
 
 FORMAT = "umab.Report"
 VERSION = 1
@@ -116,6 +118,19 @@ def prepare(folder: Path) -> None:
         raise OSError(f"a report needs a folder, but {str(folder)!r} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
         raise PermissionError(f"a report needs a folder to write to, but {str(folder)!r} is read-only")
+
+
+@contextlib.contextmanager
+def prepared(folder: Path) -> Iterator[None]:
+    """Prepare the folder of a report; whoever is stopped before it is written leaves no empty folder behind."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    prepare(folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # one that is not empty
+            for each in missing:
+                each.rmdir()
 
 
 def _is_report(folder: Path) -> bool:

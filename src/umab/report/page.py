@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-import jinja2
-import vl_convert
-
 from umab.experiments.runner import Outcome, Run
+from umab.extras import extra
 from umab.report import words
 from umab.report.charts import regret_chart
 from umab.theory.bounds import Bound, bound
 from umab.theory.certificates import Certified, as_rows
+
+with extra("report", "a report"):
+    import jinja2
+    import vl_convert
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.engine.simulate import simulate
+from umab.extras import extra
 from umab.losses import Losses
 from umab.progress import Progress
 from umab.regret import mean_and_sd
@@ -84,6 +84,8 @@ def certify(
     which, table = as_policy(policy), Losses.of(losses)
     if why := refusal(which):
         raise TypeError(why)
+    with extra("report", "a certificate"):  # before the work rather than after it
+        import scipy.special  # noqa: F401
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
     about = [statement for statement in EVERY if statement.is_about(ready)]
@@ -143,6 +145,8 @@ def _chunks(n_trials: int, losses: Losses) -> Iterator[slice]:
 
 def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
     """Yield what the mean regret says of the theorem, as printed and as repaired, or of ours as proved."""
+    from scipy.special import stdtrit
+
     promised = bound(policy, losses)
     forms: tuple[tuple[Form, float | None], ...]
     if isinstance(core_of(policy), UMABS):

@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from umab import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.engine.simulate import simulate
+from umab.extras import extra
 from umab.losses import Losses
 from umab.progress import Progress
 from umab.regret import mean_and_sd
@@ -106,6 +106,8 @@ def scaling(
         raise ValueError(f"an exponent needs at least 3 values above 0, but got {list(chosen)}")
     if over == "arms" and family != "hard":
         raise ValueError(f"the family {family!r} has two arms, so their number cannot vary; take family='hard'")
+    with extra("report", "the interval of an exponent"):  # before the work rather than after it
+        import scipy.special  # noqa: F401
     kinds = _FAMILIES[family]
     points = []
     n_rounds = sum(int({**_USUAL, over: value}["rounds"]) for value in chosen)
@@ -165,6 +167,8 @@ _FAMILIES: dict[Family, tuple[Callable[[np.random.Generator, int, int], Table], 
 
 def _exponent(points: Sequence[Point]) -> tuple[float, float, float]:
     """Return the slope of log mean against log value, and the ends of its interval."""
+    from scipy.special import stdtrit
+
     if any(not point.mean > 0.0 for point in points):
         return math.nan, math.nan, math.nan  # a regret that is not above 0 has no logarithm
     x = np.log([point.value for point in points])
