@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce theory suite test test-all lint bench bench-peers clean
+.PHONY: help reproduce theory suite test test-all test-versions lint bench bench-peers bench-install dist clean
 
 help:
 	@echo "make reproduce   run the paper's experiments and write report/index.html"
@@ -12,9 +12,12 @@ help:
 	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
 	@echo "make test        run the tests"
 	@echo "make test-all    run the tests, the slow ones too"
+	@echo "make test-versions install the wheel on each Python from 3.11 on that is here, and use it"
 	@echo "make lint        formatting, types and import rules"
 	@echo "make bench       measure speed, as ratios taken in one run, and write docs/speed.md"
 	@echo "make bench-peers measure umab beside other libraries and write docs/peers.md"
+	@echo "make bench-install measure a fresh installation and write docs/install.md"
+	@echo "make dist        build the sdist and the wheel into dist/"
 	@echo "make clean       remove the environment and what was built"
 
 reproduce: $(VENV)/.reproduce
@@ -25,6 +28,9 @@ test: $(VENV)/.test
 
 test-all: $(VENV)/.test
 	$(BIN)/python -m pytest
+
+test-versions: $(VENV)/.test
+	$(BIN)/python -m pytest tests/test_release.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -49,6 +55,15 @@ bench: $(VENV)/.bench
 # A network to install the other libraries, each below .venv-peers (one of them brings gigabytes); then some minutes.
 bench-peers: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.peers
+
+# From the installed wheel, in an environment of its own.
+bench-install: $(VENV)/.test
+	$(BIN)/python -m benchmarks.install
+
+# A clean folder, so that it holds one version; the wheel is built from the sdist.
+dist: $(VENV)/.test
+	rm -rf dist
+	$(BIN)/python -m build
 
 clean:
 	rm -rf $(VENV) .venv-peers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

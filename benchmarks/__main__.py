@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -17,7 +15,7 @@ import umab
 from benchmarks import reproduction, scale, simple
 from benchmarks.kernels import INLINED, N_ROUNDS, N_TRIALS, contenders, generic, losses_of
 from benchmarks.pages import DOCS, machine, table, wrapped
-from benchmarks.timing import Ratio, seconds, take_turns
+from benchmarks.timing import Ratio, fresh_process, seconds, take_turns
 from umab.engine.simulate import versions
 from umab.testing import legal_losses
 
@@ -166,13 +164,6 @@ def online() -> Iterator[Row]:
     ratio = take_turns(ours, rivers)
     note = f"{ratio.seconds / n_decisions * 1e6:.2f} µs a decision"
     yield at_most("select + update / river's Exp3, n = 10", ratio, 0.7, note)
-
-
-def fresh_process(code: str) -> list[float]:
-    """Return the seconds that `code` takes in new processes, without the start of Python itself."""
-    program = f"import time; start = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
-    run = [sys.executable, "-c", program]
-    return [float(subprocess.run(run, check=True, capture_output=True, text=True).stdout) for _ in range(9)][1:]
 
 
 def start_up() -> Iterator[Row]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -41,3 +44,11 @@ def seconds(run: Callable[[], object]) -> float:
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
+
+
+def fresh_process(code: str, python: str | Path = sys.executable, *, repeats: int = 9) -> list[float]:
+    """Return the seconds that `code` takes in new processes, without the start of Python, and all but the first."""
+    program = f"import time; start = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
+    run = [str(python), "-c", program]
+    times = [float(subprocess.run(run, check=True, capture_output=True, text=True).stdout) for _ in range(repeats)]
+    return times[1:] or times

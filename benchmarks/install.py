@@ -1,0 +1,143 @@
+"""Install the wheel into a fresh environment, measure what that takes, and write docs/install.md."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pages import DOCS, machine, table, wrapped
+from benchmarks.timing import fresh_process
+
+ROOT = DOCS.parent
+
+FOR = {
+    "data": "files of losses (CSV, Parquet), and the public tables of the experiments",
+    "report": "reports and figures, statistics, certificates of the theory",
+    "sweep": "sweeps over grids, on the cores of one machine",
+    "dask": "sweeps on a Dask cluster",
+    "ray": "sweeps on a Ray cluster",
+    "river": "use with river; also the stand-in for the table of stocks",
+    "gymnasium": "loss tables as Gymnasium environments",
+    "sklearn": "choosing among scikit-learn estimators",
+    "notebook": "figures and tables in notebooks",
+    "examples": "the demonstrations in `examples/`",
+    "reproduce": "`make reproduce`: all experiments of the paper, with stand-ins where there is no network",
+    "all": "all of the above that runs on one machine, without the demonstrations",
+}
+"""What people install an extra for. Those that are not here are for work on umab itself."""
+
+PAGE = """\
+# Installing
+
+This page is written by `make bench-install`, and by nothing else.
+
+umab runs on Python {versions}. The package is pure Python; machine code is made on first use, and kept on disk.
+
+| to get | in an environment | in a checkout |
+| --- | --- | --- |
+| learners and simulations | `pip install umab` | `pip install -e .` |
+| an extra too | `pip install 'umab[report]'` | `pip install -e '.[report]'` |
+| several | `pip install 'umab[report,sweep]'` | `pip install -e '.[report,sweep]'` |
+
+## Extras
+
+Whatever needs an extra that is not there says so, by name. Extras bring what the extras in their list bring, too.
+
+{extras}
+The rest are for work on umab itself: {others}.
+
+## How small it is
+
+{measured}
+{sizes}
+{times}"""
+
+MEASURED = """\
+In an environment with nothing else in it, on {machine}. The wheel of umab has {wheel:.2f} MB; with what it
+needs, {total:.0f} MB are installed, not counting the byte code that Python adds.
+"""
+
+TIMES = """\
+`import umab` takes {importing:.2f} s: it loads NumPy, and neither Numba nor anything of an extra. A first simulation
+takes {warm:.1f} s with the import, and {cold:.0f} s where its machine code is not on disk yet.
+"""
+
+
+def fresh(folder: Path, wheel: Path, python: str = sys.executable) -> Path:
+    """Make an environment with the wheel and what that needs; return its Python."""
+    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    made = folder / "bin" / "python"
+    pip = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "--no-compile", str(wheel)], check=True, cwd=folder)
+    return made
+
+
+def extras_table(project: dict[str, Any]) -> str:
+    """Return the table of the extras that are for users, from pyproject.toml."""
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    return table(
+        ["extra", "for", "brings"],
+        ([f"`{name}`", FOR[name], ", ".join(map(_brought, extras[name]))] for name in extras if name in FOR),
+    )
+
+
+def _brought(requirement: str) -> str:
+    """Return a requirement as the table shows it: the name of a package, or of other extras."""
+    own = re.fullmatch(r"umab\[(.+)\]", requirement)
+    if own:
+        return ", ".join(f"`{each}`" for each in own[1].split(","))
+    return re.split(r"[\[<>=!~;]", requirement, maxsplit=1)[0]
+
+
+SIZES = """
+import importlib.metadata, json
+print(json.dumps({
+    each.name: [each.version, sum(f.locate().stat().st_size for f in each.files if not f.name.endswith(".pyc"))]
+    for each in importlib.metadata.distributions()
+}))
+"""
+
+
+def sizes(python: Path) -> dict[str, tuple[str, int]]:
+    """Return version and bytes of each package in an environment, but for those that bring packages there."""
+    found = json.loads(subprocess.run([python, "-c", SIZES], check=True, capture_output=True, text=True).stdout)
+    return {name: (version, size) for name, (version, size) in found.items() if name not in ("pip", "setuptools")}
+
+
+def main() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(place), str(ROOT)]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        (wheel,) = place.glob("*.whl")
+        python = fresh(place / "venv", wheel)
+        packages = sizes(python)
+        simulate = "import umab, numpy; umab.simulate(umab.recommended(), numpy.ones((100, 3)), n_trials=10)"
+        cold = fresh_process(simulate, python, repeats=1)[0]
+        warm = min(fresh_process(simulate, python))
+        importing = min(fresh_process("import umab", python))  # the fastest of some: other work slows the rest
+        weight = wheel.stat().st_size / 1e6
+    total = sum(size for _, size in packages.values()) / 1e6
+    ordered = sorted(packages.items(), key=lambda item: item[1][1])
+    text = PAGE.format(
+        versions=", ".join(re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))),
+        extras=extras_table(project),
+        others=", ".join(f"`{name}`" for name in project["optional-dependencies"] if name not in FOR),
+        measured=wrapped(MEASURED.format(machine=machine(), wheel=weight, total=total)),
+        sizes=table(
+            ["package", "version", "MB"], ([name, version, f"{n / 1e6:.1f}"] for name, (version, n) in ordered)
+        ),
+        times=wrapped(TIMES.format(importing=importing, warm=warm, cold=cold)),
+    )
+    (DOCS / "install.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
