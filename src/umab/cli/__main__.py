@@ -1,0 +1,7 @@
+"""`python -m umab.cli` is `umab`."""
+
+import sys
+
+from umab.cli import main
+
+sys.exit(main())

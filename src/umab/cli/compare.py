@@ -1,0 +1,63 @@
+"""`umab compare`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table
+from umab.cli.reports import need_report, write_report
+from umab.cli.texts import regrets
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    comparing = command(
+        commands,
+        "compare",
+        compare,
+        "find out which policy would have done best on a table of losses, and write a report",
+        "umab compare latencies.csv --drop date",
+    )
+    comparing.add_argument(
+        "losses",
+        help="a CSV or Parquet file with one column an arm and one row a round, or with columns round, arm and loss",
+    )
+    add_table_options(comparing)
+    add_run_options(comparing, out="report-NAME, after the file")
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Run policies on a user's table and say which did best."""
+    experiment_module, folder_module = need_report()
+    from umab.experiments.runner import run_on
+    from umab.report import words
+    from umab.report.page import Head
+    from umab.tables import ENDINGS
+
+    path = Path(options.losses)
+    stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
+    out = Path(options.out or f"report-{stem}")
+    losses = read_table(options)
+    with folder_module.prepared(out):
+        experiment = experiment_module.comparison(stem, losses, options.policy)
+        run = run_on(
+            [(experiment, experiment.settings[0], losses)],
+            n_trials=options.trials,
+            seed=options.seed,
+            n_threads=options.threads,
+        )
+        answer = words.answer(run.outcomes[0])
+        outcome = run.outcomes[0]
+        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
+        code = (
+            f'learner = umab.Learner("{best}", arms={list(losses.arms)})'
+            if losses.n_arms <= 10
+            else f'umab.policy("{best}")'
+        )
+        title = f"Which policy would have done best on {path.name}?"
+        code += "  # the policy with the smallest regret here"
+        page = write_report(
+            run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify
+        )
+    print(f"{words.facts(losses)}\n\n{regrets(run)}\n\n{answer}\n\n{page}")

@@ -1,0 +1,48 @@
+"""`umab data`."""
+
+from __future__ import annotations
+
+import argparse
+
+from umab.cli.options import Commands, command
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    tables = command(
+        commands,
+        "data",
+        show_data,
+        "list the public tables of the experiments, fetch them, or verify them",
+        "UMAB_DATA=~/tables umab data verify",
+    )
+    tables.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list", help="default: list")
+    tables.add_argument("names", nargs="*", metavar="NAME", help="which tables; default: all")
+
+
+def show_data(options: argparse.Namespace) -> int:
+    """List, fetch or verify the public tables."""
+    from umab.datasets.sources import SOURCES, fetch, status
+
+    for name in options.names:
+        if name not in SOURCES:
+            raise ValueError(f"a table must be one of {', '.join(SOURCES)}, but got {name!r}")
+    chosen = [source for name, source in SOURCES.items() if not options.names or name in options.names]
+    failed = False
+    for source in chosen:
+        problem = ""
+        if options.action == "fetch" and not status(source).verified:
+            try:
+                fetch(source)
+            except OSError as error:  # the others may still be had
+                problem = f" ({error})"
+        found = status(source)
+        if found.verified:
+            state = f"{found.path} (verified)"
+        elif found.problem:
+            state = f"damaged: {found.problem}"
+        else:
+            state = f"not here{problem}"
+        failed = failed or bool(found.problem) or (options.action != "list" and not found.verified)
+        print(f"{source.name}: {state}\n  {source.size:,} bytes, sha256 {source.sha256}\n  from {source.url}")
+    return int(failed)

@@ -1,0 +1,123 @@
+"""`umab reproduce` and `umab run`: the paper's experiments, and those of users."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from umab.cli.options import REAL, Commands, add_experiment_options, add_run_options, command
+from umab.cli.reports import need_report, write_report
+from umab.cli.texts import regrets, verdicts
+
+if TYPE_CHECKING:
+    from umab.experiments.experiment import Experiment
+    from umab.experiments.runner import Run
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    reproducing = command(
+        commands,
+        "reproduce",
+        reproduce,
+        "run the experiments of Chen and Zhang, judge their claims, and write a report",
+        "umab reproduce --figure stock --figure sales --trials 100",
+    )
+    reproducing.add_argument(
+        "--figure", metavar="ID", action="append", help="only this experiment; can be repeated; --list prints the ids"
+    )
+    reproducing.add_argument("--list", action="store_true", help="print the experiments, and run nothing")
+    add_experiment_options(reproducing)
+    add_run_options(reproducing, out="report")
+
+    running = command(
+        commands,
+        "run",
+        run_files,
+        "run experiments of your own, written as TOML files, and write a report",
+        "umab run routing.toml --trials 100",
+    )
+    running.add_argument("experiments", nargs="+", metavar="FILE.toml", help="an experiment; README.md shows one")
+    add_experiment_options(running)
+    add_run_options(running, out="report-NAME, after the first file")
+
+
+def reproduce(options: argparse.Namespace) -> None:
+    """Run the paper's experiments and write the report."""
+    experiment_module, _ = need_report()
+    known: dict[str, Experiment] = experiment_module.paper()
+    if options.list:
+        for id, experiment in known.items():
+            print(f"{id:12} {experiment.figure}: {experiment.title} ({', '.join(s.name for s in experiment.settings)})")
+        return
+    for id in options.figure or []:
+        if id not in known:
+            raise ValueError(f"a figure must be one of {', '.join(known)}, but got {id!r}")
+    chosen = [experiment for id, experiment in known.items() if not options.figure or id in options.figure]
+    _run_and_report(options, chosen, "report", _reproduced)
+
+
+def _reproduced(run: Run) -> tuple[str, str]:
+    from umab.report import words
+
+    return (
+        "The experiments of Chen and Zhang, run again",
+        f"{words.counted(len(run.experiments), 'experiment')} of Improved Algorithms for Adversarial Bandits with "
+        "Unbounded Losses, with the constants and data that its text prints (printed) and with those that its authors' "
+        "code used (figure). The policies compared with are the published ones in both. What a claim comes to follows "
+        "from the runs alone: "
+        f"{words.tally(run.verdicts)}.",
+    )
+
+
+def run_files(options: argparse.Namespace) -> None:
+    """Run experiments from files and write the report."""
+    experiment_module, _ = need_report()
+    chosen: list[Experiment] = [experiment_module.Experiment.read(path) for path in options.experiments]
+    ids = [each.id for each in chosen]
+    if len(set(ids)) < len(ids):
+        raise ValueError(f"experiments must have different file names, but got {', '.join(ids)}")
+    title = chosen[0].title if len(chosen) == 1 else f"{len(chosen)} experiments"
+
+    def head(run: Run) -> tuple[str, str]:
+        from umab.report import words
+
+        return title, f"{words.tally(run.verdicts).capitalize()}." if run.verdicts else ""
+
+    _run_and_report(options, chosen, f"report-{ids[0]}", head)
+
+
+def _run_and_report(
+    options: argparse.Namespace,
+    experiments: list[Experiment],
+    out: str,
+    head: Callable[[Run], tuple[str, str]],
+) -> None:
+    _, folder_module = need_report()
+    from umab.experiments.runner import run
+    from umab.report.page import Head
+
+    if options.setting:
+        known = sorted({setting.name for each in experiments for setting in each.settings})
+        for name in options.setting:
+            if name not in known:
+                raise ValueError(f"a setting must be one of {', '.join(known)}, but got {name!r}")
+        experiments = [each.with_settings(options.setting) for each in experiments]
+    if options.policy:
+        experiments = [each.with_policies(options.policy) for each in experiments]
+    place = Path(options.out or out)
+    folder_module.check_names(experiments)
+    with folder_module.prepared(place):
+        done = run(
+            experiments,
+            n_trials=options.trials,
+            seed=options.seed,
+            real=REAL[options.data],
+            data_seed=options.data_seed,
+            n_threads=options.threads,
+        )
+        title, lede = head(done)
+        page = write_report(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
+    print(f"{regrets(done)}\n{verdicts(done)}\n{page}")  # after the report: whoever reads this may have gone

@@ -1,0 +1,55 @@
+"""`umab policies`."""
+
+from __future__ import annotations
+
+import argparse
+
+from umab.algorithms.registry import policies, policy
+from umab.checks import LARGEST
+from umab.cli.options import Commands, command
+from umab.cli.texts import as_table
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    listing = command(
+        commands,
+        "policies",
+        list_policies,
+        "list all policies: what they need, what they guarantee, where they come from",
+        "umab policies --names | head -3",
+    )
+    listing.add_argument("--names", action="store_true", help="print the names only, one a line")
+
+
+def list_policies(options: argparse.Namespace) -> None:
+    """Print the policies, as a table or by name."""
+    if options.names:
+        print("\n".join(policies()))
+        return
+    head = ("name", "range", "sign", "horizon", "sees", "delay", "regret at most of order", "published by")
+    rows = [head, *(describe(name) for name in policies())]
+    print(as_table(rows, line=True))
+    print(_LEGEND)
+
+
+_LEGEND = """
+Regret is expected regret against losses that do not react to the choices (w.h.p.: regret, with high probability),
+up to constants, logarithms and terms that do not grow with T. In umab-g and sf-mab these terms hold a loss of size 1,
+so losses far below 1 are learned late. n arms, T rounds, ℓ∞ the largest loss in size, ℓ⁻∞ the largest negative one.
+All policies run with delayed feedback, with the probabilities of the draws; none of these bounds covers that."""
+
+
+def describe(name: str) -> tuple[str, ...]:
+    """Return the row of a policy: name, setting, guarantee, reference."""
+    which = policy(name)
+    return (
+        name,
+        "known" if which.needs_range else "unknown",
+        "≥ 0" if which.loss_range == (0.0, LARGEST) else "any",
+        "needed" if which.needs_horizon else "not needed",
+        "all arms" if which.full_information else "one arm",
+        "runs",
+        which.guarantee or "no bound",
+        which.reference or "–",
+    )

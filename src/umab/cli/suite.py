@@ -1,0 +1,75 @@
+"""`umab suite`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from umab.cli.options import REAL, Commands, add_data_option, command, whole_from
+from umab.cli.reports import need_report
+from umab.cli.texts import as_table
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    suiting = command(
+        commands,
+        "suite",
+        run_suite,
+        "run the recommended policy, its competitors and yours on the suite of loss tables, and write a report",
+        "umab suite --half development --trials 10 --policy 'centred(sf-mab-a)'",
+    )
+    suiting.add_argument(
+        "--half", choices=("development", "validation"), action="append", help="only this half (default: both)"
+    )
+    suiting.add_argument(
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        default=[],
+        help="run this policy beside the others, as name or name:key=value; can be repeated "
+        "(--policy of other commands replaces theirs)",
+    )
+    suiting.add_argument(
+        "--trials", type=whole_from(2), default=200, metavar="N", help="trials on a table (default: 200)"
+    )
+    suiting.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of the draws (default: 0)")
+    add_data_option(suiting)
+    suiting.add_argument(
+        "--data-seed",
+        type=whole_from(0),
+        default=0,
+        metavar="N",
+        help="draw the tables anew (default: 0, the suite itself)",
+    )
+    suiting.add_argument(
+        "--threads", type=whole_from(1), metavar="N", help="how many threads to use (default: one a core)"
+    )
+    suiting.add_argument("--out", metavar="FOLDER", help="where to write the report (default: report-suite)")
+
+
+def run_suite(options: argparse.Namespace) -> None:
+    """Run policies on the suite and say how they do."""
+    _, folder_module = need_report()
+    from umab.experiments.contest import contest
+    from umab.report import suite_page
+
+    place = Path(options.out or "report-suite")
+    with folder_module.prepared(place):
+        found = contest(
+            options.half or ("development", "validation"),
+            options.policy,
+            n_trials=options.trials,
+            seed=options.seed,
+            data_seed=options.data_seed,
+            real=REAL[options.data],
+            n_threads=options.threads,
+        )
+        page = suite_page.write(found, place, options.command)
+    for standings in found:
+        head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
+        print(as_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
+        print(f"\n{suite_page.verdict(standings)}\n")
+    if missing := suite_page.stand_ins(found):
+        print(f"Not all data are the real ones. Stand-ins took the place of: {', '.join(missing)}.\n")
+    print(page)

@@ -1,0 +1,143 @@
+"""`umab certify` and `umab scaling`: the theorems, and how regret grows."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from umab.algorithms.registry import policy, recommended
+from umab.cli.options import Commands, add_table_options, command, read_table, whole_from
+from umab.cli.reports import need_report
+from umab.cli.texts import as_table
+from umab.files import write_atomically
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    certifying = command(
+        commands,
+        "certify",
+        certify,
+        "check every statement of the proofs along runs on a table of losses, or search for their worst cases",
+        "umab certify losses.csv --policy umab-g-a",
+    )
+    certifying.add_argument("losses", nargs="?", help="a table of losses, as for compare; not needed for --search")
+    add_table_options(certifying)
+    certifying.add_argument(
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        help="umab-nn, umab-s, centred(umab-s) or a form of umab-g; can be repeated (default: four of these)",
+    )
+    certifying.add_argument("--trials", type=whole_from(1), default=20, metavar="N", help="how many runs (default: 20)")
+    certifying.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of the runs, or of the search")
+    certifying.add_argument(
+        "--search", action="store_true", help="search small tables for the worst cases; takes minutes"
+    )
+    certifying.add_argument("--json", metavar="FILE", help="also write the table, or the worst cases, as JSON")
+
+    growing = command(
+        commands,
+        "scaling",
+        show_scaling,
+        "measure how regret grows with rounds, arms or the scale of losses",
+        "umab scaling umab-nn umab-g --over rounds arms",
+    )
+    growing.add_argument(
+        "policies",
+        nargs="*",
+        metavar="POLICY",
+        default=[recommended().name],
+        help="name or name:key=value (default: the recommended one)",
+    )
+    growing.add_argument(
+        "--over",
+        nargs="+",
+        choices=("rounds", "arms", "scale"),
+        default=["rounds"],
+        help="what varies (default: rounds)",
+    )
+    growing.add_argument(
+        "--family",
+        choices=("hard", "turn", "small"),
+        default="hard",
+        help="hard: coins, at the worst of six gaps; turn: the better arm changes late; small: losses of 1e-8",
+    )
+    growing.add_argument(
+        "--tables", type=whole_from(2), default=20, metavar="N", help="tables of each size (default: 20)"
+    )
+    growing.add_argument(
+        "--trials", type=whole_from(1), default=5, metavar="N", help="trials on each table (default: 5)"
+    )
+    growing.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of tables and trials (default: 0)")
+    growing.add_argument("--out", metavar="FOLDER", help="also draw the growth there, as PNG and PDF")
+
+
+def certify(options: argparse.Namespace) -> int:
+    """Check the statements of the proofs, or search for worst cases; return 1 if one that should hold is violated."""
+    need_report()
+    from umab.theory import certificates, worst_cases
+    from umab.theory.trajectory import refusal
+
+    for name in options.policy or []:
+        if not certificates.certifiable(policy(name)):
+            raise TypeError(refusal(policy(name)))
+    if options.search:
+        cases = []
+        for case in worst_cases.find(options.policy or worst_cases.SEARCHED, seed=options.seed):
+            row = case.certified
+            print(
+                f"{case.policy}, {row.id}, {row.form}: {row.verdict}, ratio {row.ratio:.4g}, on {case.losses}",
+                flush=True,
+            )
+            cases.append(case)
+        if options.json:
+            write_atomically(options.json, worst_cases.as_json(cases).encode())
+        return 0
+    if not options.losses:
+        raise ValueError("certify needs a table of losses, or --search")
+    losses = read_table(options)
+    names = options.policy or [
+        name
+        for name in (recommended().name, "umab-nn", "umab-g", "umab-g-a")
+        if not policy(name).refusal(float(losses.table.min()), "")
+    ]
+    every = {name: certificates.certify(name, losses, n_trials=options.trials, seed=options.seed) for name in names}
+    for name, rows in every.items():
+        print(f"{name}\n{as_table(certificates.as_rows(rows), line=True)}\n")
+    print(f"Violated means: by more than {certificates.TOLERANCE:g} of the numbers that were added up.")
+    if options.json:
+        write_atomically(options.json, certificates.as_json(every))
+    rights = [row for rows in every.values() for row in rows if row.form != "as printed"]
+    return int(any(row.verdict == "violated" for row in rights))
+
+
+def show_scaling(options: argparse.Namespace) -> None:
+    """Fit and print exponents of growth, and draw them if that is wanted."""
+    _, folder_module = need_report()
+    from umab.report.charts import scaling_chart
+    from umab.theory.scaling import LEVEL, scaling
+
+    for over in options.over:
+        found = [
+            scaling(
+                name,
+                over=over,
+                family=options.family,
+                n_tables=options.tables,
+                n_trials=options.trials,
+                seed=options.seed,
+            )
+            for name in options.policies
+        ]
+        head = (f"regret over {over}", "exponent", f"{LEVEL:.0%} interval")
+        print(
+            as_table(
+                [head, *((each.policy, f"{each.exponent:.3f}", f"{each.low:.3f} to {each.high:.3f}") for each in found)]
+            )
+        )
+        if options.out:
+            place = Path(options.out)
+            place.mkdir(parents=True, exist_ok=True)
+            folder_module.draw(scaling_chart(found), place / f"{options.family}-{over}")
+            print(place / f"{options.family}-{over}.png")
