@@ -339,7 +339,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         datasets.sales(real=False)
     with pytest.raises(ImportError, match=r"^downloading tables needs pooch; run pip install 'umab\[data\]'"):
         datasets.stocks()
-    with pytest.raises(ImportError, match=r"real=False, needs river\.datasets; run pip install 'umab\[river\]'"):
+    with pytest.raises(ImportError, match=r"real=False, needs river; run pip install 'umab\[river\]'"):
         datasets.stocks(real=False)
 
 

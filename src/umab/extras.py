@@ -31,5 +31,6 @@ def extra(name: str, what: str) -> Iterator[None]:
     except ImportError as error:
         # One that is there and too old, or broken, says so itself.
         found = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
+        library = (error.name or "more").partition(".")[0]
         advice = f"run pip install 'umab[{name}]', or in a checkout pip install -e '.[{name}]'"
-        raise ModuleNotFoundError(f"{what} needs {error.name}{found}; {advice}", name=error.name) from None
+        raise ModuleNotFoundError(f"{what} needs {library}{found}; {advice}", name=error.name) from None
