@@ -1,0 +1,151 @@
+"""umab's policies as bandit policies of river (extra ``[river]``)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+from umab import checks
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import as_policy
+from umab.learner import Choice, Learner
+
+try:
+    from river import bandit
+except ImportError:
+    raise ImportError(
+        "umab.adapters.river needs river 0.26 or newer; in a checkout run: pip install -e '.[river]'"
+    ) from None
+
+Arm = Hashable
+
+
+class _Pull(NamedTuple):
+    """A pull whose reward may still come."""
+
+    number: int
+    arm: Arm
+    choice: Choice | None  # None in the burn-in, where nothing is drawn
+
+
+class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no types here
+    """A policy of umab that river can run, in `river.bandit.evaluate` for instance.
+
+    Rewards need no range and no scaler. Arms may be any hashable things, and may come and go: those that a call of
+    `pull` names are the ones that may be drawn.
+
+    Parameters
+    ----------
+    policy
+        One of umab's policies, or its name as `umab.policy` takes it.
+    reward_obj
+        What river's `ranking` and table of this policy are made from; the mean reward of each arm if None. The policy
+        itself learns from the rewards.
+    burn_in
+        How often each arm is pulled before the policy may choose. umab's policies need none; such pulls count as
+        made with probability 1, which they are.
+    max_delay
+        How many other pulls may come between a pull and its reward. With 0, a reward follows its pull or never comes,
+        as in `river.bandit.evaluate` and `evaluate_offline`. A pull whose reward has not come in time is forgotten, and
+        a reward that comes later is refused. Those of the same arm come in the order of its pulls.
+    seed
+        As for `umab.Learner`: the draws are the same.
+
+    Notes
+    -----
+    A reward is taken with the probability that its arm had when it was pulled. One for an arm that was never pulled,
+    such as a reward from an earlier day, is taken with the probability that the arm has now.
+
+    Examples
+    --------
+    >>> from umab.adapters.river import RiverPolicy
+    >>> policy = RiverPolicy("umab-g-a", seed=0)
+    >>> for day in range(100):
+    ...     arm = policy.pull(["tea", "coffee"])
+    ...     policy.update(arm, {"tea": 5.0, "coffee": -20.0}[arm])
+    >>> policy.ranking
+    ['tea', 'coffee']
+    """
+
+    def __init__(
+        self,
+        policy: Policy | str = "recommended",
+        reward_obj: Any = None,
+        burn_in: int = 0,
+        max_delay: int = 0,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(reward_obj=reward_obj, burn_in=checks.whole("burn_in", burn_in, least=0))
+        as_policy(policy)  # refuses what is none; kept as given, since river's clone hands it on
+        self.policy = policy
+        self.max_delay = checks.whole("max_delay", max_delay, least=0)
+        self.seed = seed
+        self._learner: Learner | None = None  # made when the arms are known
+        self._arms: list[
+            Arm
+        ] = []  # by their labels in the learner, since arms here need be neither strings nor numbers
+        self._labels: dict[Arm, int] = {}
+        self._open: deque[_Pull] = deque()
+        self._n_pulls = 0
+        self._ever_pulled: set[Arm] = set()
+
+    @property
+    def learner(self) -> Learner | None:
+        """The learner inside, whose arms are numbered in the order of their coming; None before the first call."""
+        return self._learner
+
+    def pull(self, arm_ids: Iterable[Arm]) -> Arm:
+        """Return the arm to pull, one of `arm_ids`."""
+        arms = list(arm_ids)
+        if not arms:
+            raise ValueError("there must be an arm to pull, but got none")
+        learner = self._learner_with(arms)
+        early = [arm for arm in arms if self._counts[arm] < self.burn_in]
+        choice = None if early else learner.select(among=[self._labels[arm] for arm in arms])
+        drawn = early[0] if choice is None else self._arms[choice.index]
+        self._open.append(_Pull(self._n_pulls, drawn, choice))
+        self._n_pulls += 1
+        self._ever_pulled.add(drawn)
+        while self._n_pulls - self._open[0].number > self.max_delay + 1:
+            self._open.popleft()
+        learner.expire(after=self.max_delay + 1, forget=True)
+        return drawn
+
+    def _pull(self, arm_ids: list[Arm]) -> Arm:
+        """Do what river's own policies do here in `pull`, which knows whether it is the burn-in that pulls."""
+        return self.pull(arm_ids)
+
+    def update(self, arm_id: Arm, *reward_args: Any, **reward_kwargs: Any) -> None:
+        """Take in the reward of a pull: one number, of which more is better."""
+        if len(reward_args) != 1 or reward_kwargs:
+            raise TypeError(f"a reward must be one number, but got {reward_args!r} and {reward_kwargs!r}")
+        pulled = next((each for each in self._open if each.arm == arm_id), None)
+        if pulled is None and arm_id in self._ever_pulled:
+            raise ValueError(
+                f"a reward must come at most max_delay={self.max_delay} pulls after its own, and once, "
+                f"but got another for arm={arm_id!r}"
+            )
+        learner = self._learner_with([arm_id])
+        if pulled is None:
+            learner.update(self._labels[arm_id], reward=reward_args[0])
+        elif pulled.choice is None:
+            learner.update(self._labels[arm_id], reward=reward_args[0], probability=1.0)
+        else:
+            learner.update(pulled.choice, reward=reward_args[0])
+        if pulled is not None:
+            self._open.remove(pulled)
+        super().update(arm_id, reward_args[0])
+
+    def _learner_with(self, arms: list[Arm]) -> Learner:
+        """Return the learner, which knows these arms from now on."""
+        new = [arm for arm in dict.fromkeys(arms) if arm not in self._labels]
+        labels = range(len(self._arms), len(self._arms) + len(new))
+        if self._learner is None:
+            self._learner = Learner(self.policy, labels, seed=self.seed, maximize=True)
+        else:
+            for label in labels:
+                self._learner.add_arm(label)
+        self._arms += new
+        self._labels.update(zip(new, labels, strict=True))
+        return self._learner

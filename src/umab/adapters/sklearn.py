@@ -1,0 +1,240 @@
+"""Choosing among fitted scikit-learn estimators while they are in use (extra ``[sklearn]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+from umab.algorithms.base import Policy
+from umab.learner import Choice, Learner
+
+try:
+    from sklearn.base import BaseEstimator, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils import _safe_indexing as rows_of
+    from sklearn.utils.validation import _num_samples as n_rows
+    from sklearn.utils.validation import check_is_fitted
+except ImportError:
+    raise ImportError(
+        "umab.adapters.sklearn needs scikit-learn 1.6 or newer; in a checkout run: pip install -e '.[sklearn]'"
+    ) from None
+
+Array = npt.NDArray[Any]
+
+
+def squared_error(true: Array, predicted: Array) -> Array:
+    """Return the squared error of each row; the mean of them, if a row has several numbers."""
+    with np.errstate(over="ignore"):  # the policy refuses what is not finite
+        return _one_a_row(_difference(true, predicted) ** 2)
+
+
+def absolute_error(true: Array, predicted: Array) -> Array:
+    """Return the absolute error of each row; the mean of them, if a row has several numbers."""
+    return _one_a_row(np.abs(_difference(true, predicted)))
+
+
+def zero_one(true: Array, predicted: Array) -> Array:
+    """Return 0 for each row that is right, and 1 for each that is not."""
+    return (_one_a_row(true != predicted) > 0).astype(np.float64)
+
+
+def _difference(true: Array, predicted: Array) -> Array:
+    """Return it in floats: whole numbers without a sign would wrap."""
+    difference: Array = np.subtract(true, predicted, dtype=np.float64)
+    return difference
+
+
+def _one_a_row(errors: Array) -> Array:
+    means: Array = errors.reshape(len(errors), -1).mean(axis=1)
+    return means
+
+
+LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+    "squared_error": squared_error,
+    "absolute_error": absolute_error,
+    "zero_one": zero_one,
+}
+
+
+class Predicted(NamedTuple):
+    """What a call of `OnlineSelector.predict` returned, and by whose choice; hand it back with the truth.
+
+    Attributes
+    ----------
+    predictions
+        One a row.
+    choices
+        One a row: the `arm` of each is the name of the estimator that has made the prediction.
+    """
+
+    predictions: Array
+    choices: tuple[Choice, ...]
+
+
+class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Choose among fitted estimators for every row to predict, and hear later how wrong that was.
+
+    An estimator is chosen for each row, since each row has a loss of its own; so it makes no difference to what a loss
+    means whether rows come one by one or in batches. Only the chosen estimator is asked. All rows of one call are drawn
+    from the same distribution, and each estimator is called once for its rows.
+
+    The estimators are never fitted here: `fit` and `partial_fit` are about the choice. A clone has the same fitted
+    estimators, and has learned nothing. A copy, by `copy` or `pickle`, goes on with what was learned.
+
+    Parameters
+    ----------
+    estimators
+        Pairs of a name and a fitted estimator.
+    policy
+        One of umab's policies, or its name as `umab.policy` takes it.
+    loss
+        "squared_error", "absolute_error" or "zero_one" (1 if wrong), or a function of the true and the predicted values
+        that returns one loss a row. None takes "zero_one" if all estimators are classifiers, else "squared_error".
+    seed
+        As for `umab.Learner`: with one row a call the draws are the same.
+
+    Attributes
+    ----------
+    learner_
+        The learner, with the names as arms; there after the first call.
+    last_
+        The `Predicted` of the last call of `predict`, to be put away if the truth comes late.
+
+    Notes
+    -----
+    There is no `score`: a draw differs from call to call, and what it would measure is `learner_.counters()`.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyRegressor
+    >>> from umab.adapters.sklearn import OnlineSelector
+    >>> low, high = (DummyRegressor(strategy="constant", constant=c).fit([[0]], [0]) for c in (1.0, 7.0))
+    >>> selector = OnlineSelector([("low", low), ("high", high)], seed=0)
+    >>> for row in range(100):
+    ...     predicted = selector.predict([[row]])
+    ...     selector = selector.update([2.0])
+    >>> selector.learner_.probabilities().argmax()  # that of "low"
+    np.int64(0)
+    """
+
+    def __init__(
+        self,
+        estimators: Sequence[tuple[str, Any]],
+        policy: Policy | str = "recommended",
+        loss: str | Callable[[Array, Array], Array] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        # As scikit-learn wants it, parameters are kept as they are, and checked when they are used.
+        self.estimators = estimators
+        self.policy = policy
+        self.loss = loss
+        self.seed = seed
+
+    def __sklearn_clone__(self) -> OnlineSelector:
+        """Return a selector that has learned nothing. Estimators are shared: clones of them would not be fitted."""
+        return type(self)(**self.get_params(deep=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether all estimators are fitted, which is all that it takes."""
+        try:
+            for _, estimator in self.estimators:
+                check_is_fitted(estimator)
+        except NotFittedError:
+            return False
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags: a classifier if all estimators are, else a regressor."""
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier" if self._all_classify() else "regressor"
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns of X, as the first estimator has it."""
+        return int(self.estimators[0][1].n_features_in_)
+
+    @property
+    def classes_(self) -> Array:
+        """All classes that an estimator may predict."""
+        return np.unique(np.concatenate([estimator.classes_ for _, estimator in self.estimators]))
+
+    def _all_classify(self) -> bool:
+        return all(is_classifier(estimator) for _, estimator in self.estimators)
+
+    def _start(self) -> Learner:
+        """Return the learner, a new one in the first call."""
+        if not hasattr(self, "learner_"):
+            for name, estimator in self.estimators:
+                check_is_fitted(estimator, msg=f"estimators must be fitted, but {name!r}, a %(name)s, is not")
+            self.learner_ = Learner(self.policy, [name for name, _ in self.estimators], seed=self.seed)
+            self.last_: Predicted | None = None
+        return self.learner_
+
+    def predict(self, X: Any) -> Array:
+        """Choose an estimator for each row, and return what it predicts; tell `update` the truth about it."""
+        learner = self._start()
+        count = n_rows(X)
+        if count == 0:
+            raise ValueError("X must have at least one row, but got none")
+        choices = tuple(learner.select(count))
+        chosen = np.array([choice.index for choice in choices])
+        parts = {}
+        for index in np.unique(chosen).tolist():
+            rows = np.flatnonzero(chosen == index)
+            parts[index] = rows, np.asarray(self.estimators[index][1].predict(rows_of(X, rows)))
+        found = [values for _, values in parts.values()]
+        predictions = np.empty((count, *found[0].shape[1:]), dtype=np.result_type(*found))
+        for rows, values in parts.values():
+            predictions[rows] = values
+        self.last_ = Predicted(predictions, choices)
+        return predictions.copy()
+
+    def update(self, y: Any, predicted: Predicted | None = None) -> Self:
+        """Take in the truth about the last call of `predict`, or about an earlier one, which `last_` was then.
+
+        Rows whose truth never comes do no harm; ``learner_.expire(after=..., forget=True)`` frees their room.
+        """
+        learner = self._start()
+        predicted = self.last_ if predicted is None else predicted
+        if predicted is None:
+            raise ValueError("there must be a prediction before its truth, but got none")
+        true = np.asarray(y)
+        if true.shape != predicted.predictions.shape:
+            raise ValueError(
+                f"y must have the shape of what was predicted, {predicted.predictions.shape}, but got {true.shape}"
+            )
+        losses = np.asarray(self._loss()(true, predicted.predictions))
+        if losses.shape != true.shape[:1]:
+            raise ValueError(f"loss must return one number a row, {true.shape[:1]}, but got shape {losses.shape}")
+        # All or nothing: a loss in the middle that is refused would leave half of the rows learned.
+        known = set(learner.outstanding)
+        for row, (choice, loss) in enumerate(zip(predicted.choices, losses.tolist(), strict=True)):
+            if refusal := learner.policy.refusal(checks.real("loss", loss), f"row {row}"):
+                raise ValueError(refusal)
+            if choice not in known:
+                raise ValueError("the truth about a prediction must come once, but it came before, or is another's")
+        for choice, loss in zip(predicted.choices, losses.tolist(), strict=True):
+            learner.update(choice, loss)
+        return self
+
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows whose truth is known: `predict` and `update` in one."""
+        self.predict(X)
+        return self.update(y)
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Forget what was learned, then `partial_fit`. The estimators stay as they are."""
+        fresh = self.__sklearn_clone__().partial_fit(X, y)  # apart, so that what is refused changes nothing
+        self.learner_, self.last_ = fresh.learner_, fresh.last_
+        return self
+
+    def _loss(self) -> Callable[[Array, Array], Array]:
+        if callable(self.loss):
+            return self.loss
+        name = ("zero_one" if self._all_classify() else "squared_error") if self.loss is None else self.loss
+        return LOSSES[checks.one_of("loss", name, tuple(LOSSES))]

@@ -1,0 +1,265 @@
+"""What another way of choosing would have cost, from a log of choices and their probabilities.
+
+A round of the log has an arm k, the probability p with which it was drawn, and its loss l. A target draws that arm with
+probability q. The weight w = q/p makes up for the rounds that the log has too seldom or too often:
+
+- ``"ips"``, inverse propensity scores: the mean of w·l over all rounds. It is unbiased.
+- ``"snips"``, self-normalised: the sum of w·l over the sum of w. It is a weighted mean of the losses, so it stays
+  between the smallest and the largest, and a number added to all losses is added to it. Its bias falls like one over
+  the number of rounds.
+
+Both estimate the mean, over the rounds of the log, of what the target expects to lose in them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab import checks
+
+Array = npt.NDArray[np.float64]
+
+_FEW = 30.0
+"""Effective rounds below which a normal interval deserves no trust."""
+
+_FAR = 4.0
+"""How many standard errors the mean weight may be away from 1, which it is in expectation."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Estimate:
+    """What a target would have lost a round.
+
+    Attributes
+    ----------
+    mean
+        The estimate.
+    low, high
+        The ends of the interval, which may be infinite.
+    confidence
+        In what part of all logs such an interval should hold the truth, if the log is long enough.
+    standard_error
+        That of the mean.
+    estimator
+        "snips" or "ips".
+    n_rounds
+        The rounds of the log.
+    n_effective
+        How many rounds of the target's own the log is worth: (Σw)²/Σw².
+    mean_weight
+        The mean of w, which is 1 in expectation.
+    doubts
+        Why the estimate deserves no trust, in words; empty if nothing was found.
+    """
+
+    mean: float
+    low: float
+    high: float
+    confidence: float
+    standard_error: float
+    estimator: str
+    n_rounds: int
+    n_effective: float
+    mean_weight: float
+    doubts: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """Say what it came to, and what speaks against it."""
+        interval = f"{100 * self.confidence:g} % between {self.low:.6g} and {self.high:.6g}"
+        worth = f"{self.n_rounds} rounds, worth {self.n_effective:.1f}"
+        doubts = "".join(f"; DOUBTFUL: {doubt}" for doubt in self.doubts)
+        return f"Estimate({self.estimator}: {self.mean:.6g}, {interval}, {worth}{doubts})"
+
+
+def estimate(
+    log: Any, target: Any, *, arms: Sequence[Any] | None = None, estimator: str = "snips", confidence: float = 0.95
+) -> Estimate:
+    """Return what `target` would have lost a round, had it chosen in place of what wrote the log.
+
+    Parameters
+    ----------
+    log
+        The rounds: pairs of a `Choice` of a `Learner` (or the list that JSON makes of it) and its loss, or triples of
+        arm, probability and loss, or a frame or dict with the columns arm, probability and loss. Every round that was
+        played must be there, with the probability that its arm had when it was drawn.
+    target
+        The label of an arm that is always chosen; or a dict from labels to probabilities, 0 for those that it lacks; or
+        an array of probabilities, one an arm, or one row of them a round. What the target does must not depend on the
+        losses of the log: replaying a policy that learns is something else, and not done here.
+    arms
+        The labels of the arms in the order of an array; without it, arms are the numbers from 0 on.
+    estimator
+        "snips" or "ips"; the text of this module has the formulas.
+    confidence
+        That of the interval, which is the normal one: the central limit theorem for martingales, and a variance that is
+        estimated. Losses have no known range, so no interval could hold without such an approximation.
+
+    Examples
+    --------
+    >>> import umab
+    >>> from umab import offpolicy
+    >>> learner = umab.Learner("umab-g-a", arms=["small", "large"], seed=0)
+    >>> log = []
+    >>> for t in range(1000):
+    ...     choice = learner.select()
+    ...     loss = {"small": 2.0, "large": 3.0}[choice.arm] + (-1) ** t
+    ...     learner.update(choice, loss)
+    ...     log.append((choice, loss))
+    >>> offpolicy.estimate(log, {"small": 0.5, "large": 0.5}).mean.__round__(1)
+    2.5
+    """
+    checks.one_of("estimator", estimator, ("snips", "ips"))
+    if not 0.0 < checks.real("confidence", confidence) < 1.0:
+        raise ValueError(f"confidence must be above 0 and below 1, but got confidence={confidence!r}")
+    rounds = _Rounds.of(log)
+    wanted, unseen = _target_probabilities(target, rounds, arms)
+    if not wanted.any():
+        raise ValueError("the log must have a round whose arm the target would choose, but got none")
+
+    # In multiples of powers of two, which round nothing: neither 1/p nor the square of a loss can overflow or vanish.
+    loss_exponent = math.frexp(float(np.abs(rounds.losses).max()))[1]
+    losses = np.ldexp(rounds.losses, -loss_exponent)
+    weight_exponent = 1 - math.frexp(float(rounds.probabilities[wanted > 0.0].min()))[1]
+    with np.errstate(over="ignore"):  # a probability that is 1e308 times another has a weight of nothing beside it
+        weights = wanted / np.ldexp(rounds.probabilities, weight_exponent)
+    n_rounds, total = len(weights), float(weights.sum())
+    n_effective = total**2 / float((weights**2).sum())
+
+    if estimator == "ips":
+        weighted = weights * losses
+        mean, exponent = float(weighted.mean()), loss_exponent + weight_exponent
+        error = float(weighted.std(ddof=1)) / math.sqrt(n_rounds)
+    else:
+        # The ratio in the first order of its Taylor series. Deviations from a mean that the same rounds have made are
+        # too small, by the factor that turns n into n - 1 when all weights are equal.
+        mean, exponent = float((weights * losses).sum()) / total, loss_exponent
+        few = 1.0 - 1.0 / n_effective
+        spread = math.sqrt(float(((weights * (losses - mean)) ** 2).sum())) / total
+        error = spread / math.sqrt(few) if few > 0.0 else math.inf
+    half = statistics.NormalDist().inv_cdf(0.5 + confidence / 2.0) * error
+    result = _scaled(mean, exponent)
+    if not math.isfinite(result):
+        raise ValueError(f"the estimate must fit into a float, but it is {mean!r}·2^{exponent}")
+    mean_weight, weight_error = float(weights.mean()), float(weights.std(ddof=1)) / math.sqrt(n_rounds)
+    one = _scaled(1.0, -weight_exponent)
+    doubts = [f"no round has arm={label!r}, which the target would choose" for label in unseen]
+    if n_effective < _FEW:
+        doubts.append(f"the log is worth {n_effective:.1f} rounds of the target only")
+    if abs(mean_weight - one) > _FAR * weight_error + 1e-9 * one:
+        shown = _scaled(mean_weight, weight_exponent)
+        doubts.append(f"the weights average {shown:.3g} and not 1, as if a probability were not that of its draw")
+    return Estimate(
+        mean=result,
+        low=_scaled(mean - half, exponent),
+        high=_scaled(mean + half, exponent),
+        confidence=float(confidence),
+        standard_error=_scaled(error, exponent),
+        estimator=estimator,
+        n_rounds=n_rounds,
+        n_effective=n_effective,
+        mean_weight=_scaled(mean_weight, weight_exponent),
+        doubts=tuple(doubts),
+    )
+
+
+def _scaled(value: float, exponent: int) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(value, exponent))
+
+
+class _Rounds(NamedTuple):
+    """The columns of a log, checked."""
+
+    arms: list[Any]
+    probabilities: Array
+    losses: Array
+
+    @classmethod
+    def of(cls, log: Any) -> _Rounds:
+        if isinstance(log, Mapping) or hasattr(log, "columns"):
+            columns = [np.asarray(log[name]).tolist() for name in ("arm", "probability", "loss")]
+        elif isinstance(log, Iterable) and not isinstance(log, (str, bytes)):
+            columns = [list(column) for column in zip(*map(_row, log), strict=True)] or [[], [], []]
+        else:
+            raise TypeError(f"log must be pairs (choice, loss), triples or a frame, but got {type(log).__name__}")
+        arms, probabilities, losses = columns
+        if not len(arms) == len(probabilities) == len(losses):
+            raise ValueError(
+                "the columns of a log must have the same length, but got "
+                f"{len(arms)} arms, {len(probabilities)} probabilities and {len(losses)} losses"
+            )
+        if len(arms) < 2:
+            raise ValueError(f"a log must have at least two rounds, but got {len(arms)}")
+        return cls(
+            arms,
+            _numbers("probability", probabilities, checks.probability),
+            _numbers("loss", losses, checks.finite),
+        )
+
+
+def _numbers(name: str, values: list[Any], check: Callable[[str, Any], float]) -> Array:
+    """Return a column of numbers, each of which has passed `check`."""
+    if all(type(value) is float for value in values):  # as good as always, and then much faster
+        column = np.array(values)
+        if np.isfinite(column).all() and (name != "probability" or ((column > 0.0) & (column <= 1.0)).all()):
+            return column
+    return np.array([check(f"{name} in row {row}", value) for row, value in enumerate(values)])
+
+
+def _row(row: Any) -> tuple[Any, Any, Any]:
+    """Return arm, probability and loss."""
+    if isinstance(row, (tuple, list)):
+        if len(row) == 3:
+            return row[0], row[1], row[2]
+        if len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 4:
+            (arm, _, probability, _), loss = row
+            return arm, probability, loss
+    raise ValueError(f"a round of a log must be (choice, loss) or (arm, probability, loss), but got {row!r}")
+
+
+def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | None) -> tuple[Array, list[Any]]:
+    """Return with which probability the target draws the arm of each round, and the arms that the log lacks."""
+    seen = set(rounds.arms)
+    if isinstance(target, Mapping):
+        _check_distributions(np.array([[checks.real(f"target[{k!r}]", p) for k, p in target.items()]]))
+        unseen = [label for label, p in target.items() if p > 0.0 and label not in seen]
+        return np.array([float(target.get(arm, 0.0)) for arm in rounds.arms]), unseen
+    if isinstance(target, (str, int, float)) or np.ndim(target) == 0:
+        return _target_probabilities({target: 1.0}, rounds, None)
+
+    table = np.asarray(target)
+    if table.dtype.kind not in "fiu" or table.ndim > 2:
+        raise TypeError(f"target must be an arm, a dict or an array of probabilities, but got target={target!r}")
+    table = np.atleast_2d(table.astype(np.float64))
+    _check_distributions(table)
+    if table.shape[0] not in (1, len(rounds.arms)):
+        raise ValueError(
+            f"target must have one row, or one a round, but got {table.shape[0]} rows for {len(rounds.arms)} rounds"
+        )
+    labels = list(range(table.shape[1])) if arms is None else list(arms)
+    if len(labels) != table.shape[1]:
+        raise ValueError(f"target must have one column an arm, but got {table.shape[1]} for {len(labels)} arms")
+    position = {label: index for index, label in enumerate(labels)}
+    if missing := seen - set(position):
+        raise ValueError(
+            f"the arms of the log must be among {labels!r}, but got {next(iter(missing))!r}; "
+            "arms=[...] names the columns of the target"
+        )
+    unseen = [label for label, most in zip(labels, table.max(axis=0), strict=True) if most > 0.0 and label not in seen]
+    columns = [position[arm] for arm in rounds.arms]
+    return np.broadcast_to(table, (len(columns), len(labels)))[np.arange(len(columns)), columns], unseen
+
+
+def _check_distributions(table: Array) -> None:
+    """Raise if a row is not a distribution."""
+    good = (table >= 0.0).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= 1e-9)
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(f"target must have probabilities that sum to 1, but got {table[row].tolist()} in row {row}")
