@@ -172,7 +172,6 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             for name, estimator in self.estimators:
                 check_is_fitted(estimator, msg=f"estimators must be fitted, but {name!r}, a %(name)s, is not")
             self.learner_ = Learner(self.policy, [name for name, _ in self.estimators], seed=self.seed)
-            self.last_: Predicted | None = None
         return self.learner_
 
     def predict(self, X: Any) -> Array:
@@ -191,7 +190,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         predictions = np.empty((count, *found[0].shape[1:]), dtype=np.result_type(*found))
         for rows, values in parts.values():
             predictions[rows] = values
-        self.last_ = Predicted(predictions, choices)
+        self.last_: Predicted = Predicted(predictions, choices)
         return predictions.copy()
 
     def update(self, y: Any, predicted: Predicted | None = None) -> Self:
@@ -199,10 +198,9 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
         Rows whose truth never comes do no harm; ``learner_.expire(after=..., forget=True)`` frees their room.
         """
-        learner = self._start()
-        predicted = self.last_ if predicted is None else predicted
-        if predicted is None:
+        if not hasattr(self, "last_"):
             raise ValueError("there must be a prediction before its truth, but got none")
+        learner, predicted = self.learner_, self.last_ if predicted is None else predicted
         true = np.asarray(y)
         if true.shape != predicted.predictions.shape:
             raise ValueError(
