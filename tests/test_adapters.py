@@ -1,0 +1,33 @@
+"""The adapters load what they need when they are asked for, and say which extra brings it."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "message"),
+    [
+        ("river", "river", r"needs river .* pip install -e '\.\[river\]'"),
+        ("gymnasium", "gymnasium", r"needs gymnasium .* pip install -e '\.\[gymnasium\]'"),
+        ("sklearn", "sklearn.base", r"needs scikit-learn .* pip install -e '\.\[sklearn\]'"),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    name: str, needed: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, f"umab.adapters.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, needed, None)
+    with pytest.raises(ImportError, match=message):
+        importlib.import_module(f"umab.adapters.{name}")
+
+
+def test_umab_itself_loads_none_of_them() -> None:
+    code = (
+        "import sys, umab, umab.offpolicy, umab.adapters; print({'river', 'gymnasium', 'sklearn'} & set(sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
