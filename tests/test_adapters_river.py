@@ -133,7 +133,7 @@ def test_a_reward_that_comes_too_late_or_twice_is_refused_and_changes_nothing() 
 
 
 def test_a_reward_of_an_arm_that_was_never_pulled_is_taken_as_from_elsewhere() -> None:
-    policy, learner = RiverPolicy("umab-g-a", seed=0), umab.Learner("umab-g-a", [0, 1], seed=0, maximize=True)
+    policy = RiverPolicy("umab-g-a", seed=0)
     policy.pull(["a"])
     policy.update("a", 0.0)
     policy.update("b", 40.0)

@@ -121,7 +121,7 @@ def test_a_number_that_is_added_to_all_losses_is_added_to_snips() -> None:
 def test_intervals_cover_as_often_as_they_say() -> None:
     target = np.array([0.2, 0.3, 0.5])
     truth, n_trials = float(target @ [1.0, 2.0, 4.0]), 2000
-    logs = [logged(400, k, [0.5, 0.3, 0.2]) for k in range(n_trials)]
+    logs = [logged(250, k, [0.5, 0.3, 0.2]) for k in range(n_trials)]
     for estimator in ("ips", "snips"):
         found = [estimate(log, target, estimator=estimator) for log in logs]
         assert not any(each.doubts for each in found)
@@ -139,7 +139,7 @@ def test_intervals_cover_on_the_log_of_a_policy_that_learns() -> None:
     rng = np.random.default_rng(1)
     covered = np.zeros(2)
     for seed in range(200):
-        log = played("umab-g-a", rng.normal([1.0, 2.0, 4.0], 1.0, size=(200, 3)), seed)
+        log = played("umab-g-a", rng.normal([1.0, 2.0, 4.0], 1.0, size=(150, 3)), seed)
         found = [estimate(log, {0: 0.2, 1: 0.3, 2: 0.5}, estimator=estimator) for estimator in ("ips", "snips")]
         covered += [each.low <= 2.8 <= each.high for each in found]
     # One standard error of a part of 0.95 in 200 trials is 0.015; four of them are allowed.

@@ -112,7 +112,7 @@ def estimate(
     ...     loss = {"small": 2.0, "large": 3.0}[choice.arm] + (-1) ** t
     ...     learner.update(choice, loss)
     ...     log.append((choice, loss))
-    >>> offpolicy.estimate(log, {"small": 0.5, "large": 0.5}).mean.__round__(1)
+    >>> round(offpolicy.estimate(log, {"small": 0.5, "large": 0.5}).mean, 1)
     2.5
     """
     checks.one_of("estimator", estimator, ("snips", "ips"))
