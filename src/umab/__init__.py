@@ -27,6 +27,7 @@ from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
 from umab.counters import Counter
+from umab.choosing import Attempt, choose
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner, LearnerWarning
 from umab.losses import Losses
@@ -50,6 +51,7 @@ __all__ = [
     "UMABNN",
     "UMABS",
     "AdaHedge",
+    "Attempt",
     "BankerOMD",
     "Centred",
     "Choice",
@@ -63,6 +65,7 @@ __all__ = [
     "TsallisINF",
     "Uniform",
     "__version__",
+    "choose",
     "policies",
     "policy",
     "recommended",

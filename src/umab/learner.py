@@ -344,6 +344,14 @@ class Learner:
         if account is not None and loss is not None:
             self._kernels.update(self._buffer, len(self._labels), account, loss, probability, False)
 
+    def forget(self, choice: Choice) -> None:
+        """Close a choice whose feedback will never be known, and learn nothing from it.
+
+        A failure is better reported as a loss: an arm whose failures are forgotten looks good.
+        """
+        with self._lock:
+            self._close(self._known(choice, None), None)
+
     def expire(
         self,
         after: int | datetime.timedelta,
