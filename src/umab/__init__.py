@@ -31,7 +31,7 @@ from umab.choosing import Attempt, choose
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner, LearnerWarning
 from umab.losses import Losses
-from umab.results import Result
+from umab.results import Result, plot
 
 if TYPE_CHECKING:
     from umab import datasets as datasets
@@ -66,6 +66,7 @@ __all__ = [
     "Uniform",
     "__version__",
     "choose",
+    "plot",
     "policies",
     "policy",
     "recommended",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from umab import checks, tables
+from umab import checks, display, tables
 
 Table = tables.Table
 
@@ -168,6 +168,9 @@ class Losses:
         content = hashlib.sha256(f"{self.n_rounds}x{self.n_arms} float64 ".encode())
         content.update(np.ascontiguousarray(self.table, dtype="<f8").data)
         return content.hexdigest()
+
+    def _repr_html_(self) -> str:
+        return display.losses_html(self.arms, self.table)
 
     def __repr__(self) -> str:
         """Say how large it is, in rounds, arms and losses."""

@@ -8,18 +8,26 @@ import io
 import json
 import os
 import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from umab import checks, display
 from umab.files import write_atomically
 from umab.losses import Losses
+from umab.plotting import Chart, curve, curve_chart
 from umab.regret import Costs
 
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
 Array = npt.NDArray[Any]
+Table = Literal["curve", "trials"]
 T = TypeVar("T")
 
 FORMAT = "umab.Result"
@@ -104,9 +112,51 @@ class Result:
 
     def __repr__(self) -> str:
         """Say what it came to."""
+        return f"Result({self.policy}: {self._came_to()})"
+
+    def _repr_html_(self) -> str:
+        return display.result_html(self.policy, self._came_to(), self.mean, self.sd)
+
+    def _came_to(self) -> str:
         error = f" ± {self.se[-1]:.4g}" if self.n_trials > 1 else ""
-        extent = f"{len(self.mean)} rounds, {self.n_trials} trials"
-        return f"Result({self.policy}: regret {self.mean[-1]:.6g}{error} after {extent})"
+        extent = f"{display.counted(len(self.mean), 'round')}, {display.counted(self.n_trials, 'trial')}"
+        return f"regret {self.mean[-1]:.6g}{error} after {extent}"
+
+    def plot(self) -> Chart:
+        """Return a chart of the mean regret over the rounds; `umab.plot` draws several results into one."""
+        return plot([self])
+
+    def to_pandas(self, of: Table = "curve") -> pandas.DataFrame:
+        """Return a pandas frame. Those of several results can be concatenated: a column names the policy.
+
+        Parameters
+        ----------
+        of
+            ``"curve"`` has a row a round, from 1 on: policy, round, mean, sd, se. ``"trials"`` has a row a trial, from
+            0 on: policy, trial, final_regret.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas; in a checkout run: pip install -e '.[notebook]'") from None
+        return pandas.DataFrame(self._columns(of))
+
+    def to_polars(self, of: Table = "curve") -> polars.DataFrame:
+        """Return a polars frame, with the columns of `to_pandas`."""
+        try:
+            import polars
+        except ImportError:
+            raise ImportError("to_polars needs polars; in a checkout run: pip install -e '.[data]'") from None
+        return polars.DataFrame(self._columns(of))
+
+    def _columns(self, of: Table) -> dict[str, Any]:
+        checks.one_of("of", of, get_args(Table))
+        columns: dict[str, Any]
+        if of == "curve":
+            columns = {"round": np.arange(1, len(self.mean) + 1), "mean": self.mean, "sd": self.sd, "se": self.se}
+        else:
+            columns = {"trial": np.arange(self.n_trials), "final_regret": self.final_regret}
+        return {"policy": [self.policy] * len(next(iter(columns.values()))), **columns}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write two files: the arrays to `path`.npz and all else to `path`.json.
@@ -167,9 +217,42 @@ class Result:
             )
 
 
-def spread_out(n_rounds: int, most: int) -> npt.NDArray[np.intp]:
-    """Return rounds of a curve to show, from 0: at most so many, evenly spread, the first and the last among them."""
-    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, most)).round().astype(np.intp))
+def plot(results: Result | Iterable[Result] | Mapping[str, Result]) -> Chart:
+    """Draw mean regrets over the rounds into one chart, with bands of one standard deviation.
+
+    Needs the extra ``[report]``.
+
+    Parameters
+    ----------
+    results
+        What `umab.simulate` returned, or a dict of results by the names to give them.
+
+    Returns
+    -------
+    A chart, which a notebook shows, and which ``save("chart.svg")`` writes to a file: .svg, .png or .pdf.
+
+    Examples
+    --------
+    >>> import numpy as np, umab
+    >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(100, 3))
+    >>> umab.plot(umab.simulate(["umab-nn", "uniform"], losses, n_trials=10))
+    Chart; a notebook shows it, and save('chart.svg') writes it to a file
+    """
+    if isinstance(results, Mapping):
+        named = [(str(name), result) for name, result in results.items()]
+    else:
+        named = [(each.policy, each) for each in ([results] if isinstance(results, Result) else results)]
+    names = [name for name, _ in named]
+    if not names:
+        raise ValueError("plot needs a result, but got none")
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValueError(f"curves must have different names, but {twice!r} is there twice; pass a dict of results")
+    counts = sorted({result.n_trials for _, result in named})
+    many = " or ".join(map(str, counts))
+    title = "regret of 1 trial" if counts == [1] else f"mean regret of {many} trials, bands of one standard deviation"
+    n_rounds = max(len(result.mean) for _, result in named)
+    return Chart(curve_chart([curve(name, result.mean, result.sd) for name, result in named], n_rounds, title))
 
 
 def _npz(arrays: dict[str, Array]) -> bytes:

@@ -30,8 +30,9 @@ from umab.engine.simulate import simulate, versions
 from umab.experiments.sweep import FORMAT, Cell, Grid, Table, base_name, parameters
 from umab.files import write_atomically
 from umab.losses import Losses
+from umab.plotting import spread_out
 from umab.progress import Progress
-from umab.results import Result, spread_out
+from umab.results import Result
 
 POINTS = 200
 """Rounds of a curve that a part has at most, the first and the last among them."""

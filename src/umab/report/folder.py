@@ -17,6 +17,7 @@ from umab.experiments.experiment import Experiment, Setting
 from umab.experiments.runner import Outcome, Run
 from umab.extras import extra
 from umab.files import write_atomically
+from umab.plotting import Chart
 from umab.progress import Progress
 from umab.report.charts import regret_chart
 from umab.report.page import Certificates, Head, page
@@ -30,8 +31,6 @@ VERSION = 1
 _OURS = ("results.json", "figures", "results", "index.html", "page.md")
 
 _ASIDE = ".report-"  # how the folder begins in which a report is written before it is put in place
-
-_DOTS_AN_INCH = 216.0
 
 
 def write(
@@ -98,10 +97,10 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 def draw(chart: dict[str, Any], path: Path) -> str:
     """Write a chart to `path`.png and `path`.pdf; return it as SVG."""
-    drawing: str = vl_convert.vegalite_to_svg(chart)
-    write_atomically(path.with_name(f"{path.name}.png"), vl_convert.svg_to_png(drawing, ppi=_DOTS_AN_INCH))
-    write_atomically(path.with_name(f"{path.name}.pdf"), vl_convert.svg_to_pdf(drawing))
-    return drawing
+    drawn = Chart(chart)
+    for ending in ("png", "pdf"):
+        drawn.save(path.with_name(f"{path.name}.{ending}"))
+    return drawn.svg
 
 
 def prepare(folder: Path) -> None:

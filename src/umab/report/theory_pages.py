@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import vl_convert
 
 import umab
 from umab import datasets
 from umab.algorithms.registry import policy as policy_of
 from umab.files import write_atomically
+from umab.plotting import Chart
 from umab.report.charts import scaling_chart
 from umab.report.page import environment
 from umab.theory.bounds import bound
@@ -242,7 +242,7 @@ def pages() -> dict[str, str]:
     }
     turn = scaling_chart([content["n"]["growth"][f"turn_{key}"] for key in ("banker", "g", "g_a")])
     written = {name: templates.get_template(name).render(content) for name in PAGES}
-    return {**written, TURN: vl_convert.vegalite_to_svg(turn)}
+    return {**written, TURN: Chart(turn).svg}
 
 
 if __name__ == "__main__":

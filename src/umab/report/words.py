@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from umab.display import counted as counted  # reports look for it here
 from umab.experiments.runner import Outcome, Summary
 from umab.losses import Losses
 from umab.regret import Costs
@@ -69,11 +70,6 @@ def _places(error: float) -> int:
 def listed(items: Sequence[str]) -> str:
     """Return items as a sentence lists them: a, b and c."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def counted(number: int, thing: str) -> str:
-    """Return a number of things: 1 arm, 2 arms."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def facts(losses: Losses) -> str:
