@@ -1,0 +1,98 @@
+"""Charts of results: one line in a notebook, or a file."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+from umab.plotting import Chart
+
+LOSSES = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(400, 3))
+
+
+@pytest.fixture(scope="module")
+def results() -> list[umab.Result]:
+    return umab.simulate(["umab-nn", "uniform"], LOSSES, n_trials=20, keep="summary")
+
+
+def drawn(chart: Chart) -> dict[str, dict[str, Any]]:
+    return {each["policy"]: each for each in chart.spec["data"]["values"]}
+
+
+def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
+    chart = umab.plot(results)
+    assert list(drawn(chart)) == ["uniform", "umab-nn"]  # what is named first is drawn last, on top
+    assert chart.spec["encoding"]["color"]["scale"]["domain"] == ["umab-nn", "uniform"]
+    for result in results:
+        values = drawn(chart)[result.policy]
+        assert values["t"][0] == 1 and values["t"][-1] == 400 and len(values["t"]) == 320
+        at = np.array(values["t"]) - 1
+        np.testing.assert_allclose(values["mean"], result.mean[at], rtol=1e-4)
+        np.testing.assert_allclose(values["low"], (result.mean - result.sd)[at], rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(values["high"], (result.mean + result.sd)[at], rtol=1e-4)
+    assert chart.spec["title"]["text"] == "mean regret of 20 trials, bands of one standard deviation"
+
+
+def test_a_result_draws_itself(results: list[umab.Result]) -> None:
+    assert results[1].plot().spec == umab.plot(results[1]).spec == umab.plot([results[1]]).spec
+    assert list(drawn(results[1].plot())) == ["uniform"]
+
+
+def test_results_can_be_given_names(results: list[umab.Result]) -> None:
+    chart = umab.plot({"early": results[1], "late": umab.simulate("uniform", LOSSES[:50], n_trials=1)})
+    assert set(drawn(chart)) == {"early", "late"} and len(drawn(chart)["late"]["t"]) == 50
+    assert chart.spec["encoding"]["x"]["scale"]["domain"] == [0, 400]
+    assert "mean regret of 1 or 20 trials" in chart.spec["title"]["text"]
+
+
+def test_what_cannot_be_drawn(results: list[umab.Result]) -> None:
+    with pytest.raises(ValueError, match="'uniform' is there twice; pass a dict"):
+        umab.plot([results[1], results[1]])
+    with pytest.raises(ValueError, match="needs a result"):
+        umab.plot([])
+
+
+@pytest.mark.parametrize(("ending", "start"), [(".svg", b"<svg"), (".PNG", b"\x89PNG"), (".pdf", b"%PDF")])
+def test_a_chart_is_saved_by_the_ending(tmp_path: Path, results: list[umab.Result], ending: str, start: bytes) -> None:
+    results[0].plot().save(tmp_path / f"chart{ending}")
+    assert (tmp_path / f"chart{ending}").read_bytes().startswith(start)
+
+
+def test_other_endings_are_refused(tmp_path: Path, results: list[umab.Result]) -> None:
+    for name in ("chart", "chart.gif"):
+        with pytest.raises(ValueError, match=r"saved to \.svg, \.png or \.pdf, but got .*chart"):
+            results[0].plot().save(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_notebook_shows_a_chart(results: list[umab.Result]) -> None:
+    chart = umab.plot(results)
+    shown = chart._repr_svg_()
+    texts = [each.text for each in ElementTree.fromstring(shown).iter("{http://www.w3.org/2000/svg}text")]
+    assert "umab-nn" in texts and "uniform" in texts and "regret" in texts
+    assert repr(chart) == "Chart; a notebook shows it, and save('chart.svg') writes it to a file"
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e306])
+@pytest.mark.parametrize("n_trials", [1, 3])
+def test_losses_of_any_size_can_be_drawn(scale: float, n_trials: int) -> None:
+    table = scale * np.random.default_rng(0).normal(size=(50, 3))
+    result = umab.simulate("uniform", table, n_trials=n_trials)
+    assert "NaN" not in result.plot().svg and "nan" not in result._repr_html_()
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch, results: list[umab.Result]) -> None:
+    for name in ("vl_convert", "pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"needs vl-convert; in a checkout run: pip install -e '\.\[report\]'"):
+        _ = results[0].plot().svg
+    with pytest.raises(ImportError, match=r"needs pandas; .*'\.\[notebook\]'"):
+        results[0].to_pandas()
+    with pytest.raises(ImportError, match=r"needs polars; .*'\.\[data\]'"):
+        results[0].to_polars()
