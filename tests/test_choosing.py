@@ -38,7 +38,7 @@ class Heard(umab.Learner):
         self.losses: list[float] = []
         self.forgotten: list[umab.Choice] = []
 
-    def update(self, choice: Any, loss: float, **more: Any) -> None:
+    def update(self, choice: Any, loss: Any = None, **more: Any) -> None:
         super().update(choice, loss, **more)
         self.losses.append(loss)
 
@@ -73,11 +73,11 @@ def test_the_run_time_is_the_loss(learner: Heard, clock: Clock) -> None:
 
 def test_the_time_that_the_learner_takes_is_not_the_arms(clock: Clock) -> None:
     class Slow(Heard):
-        def select(self) -> umab.Choice:
+        def select(self, *args: Any, **more: Any) -> Any:
             clock.advance(100.0)  # as when machine code is made at the first call
-            return super().select()
+            return super().select(*args, **more)
 
-        def update(self, choice: Any, loss: float, **more: Any) -> None:
+        def update(self, choice: Any, loss: Any = None, **more: Any) -> None:
             clock.advance(100.0)
             super().update(choice, loss, **more)
 
@@ -152,6 +152,15 @@ def test_a_loss_function_that_raises_counts_as_a_failure(learner: Heard) -> None
     with pytest.warns(RuntimeWarning, match=r"KeyError\('x'\)"):
         assert give() == {}
     assert learner.losses == [8.0]
+
+
+def test_a_warning_points_to_the_call(learner: Heard) -> None:
+    broken = choose(failure=30.0, loss=lambda result, seconds: math.nan, learner=learner)(nothing_but_the_arm)
+    with pytest.warns(RuntimeWarning) as warned:
+        broken()
+        with Attempt(learner, failure=lambda error, seconds: math.nan) as attempt:
+            attempt.loss = math.nan
+    assert [each.filename for each in warned] == [__file__] * 3
 
 
 def test_warnings_as_errors_leave_nothing_open(learner: Heard) -> None:
@@ -261,8 +270,8 @@ def nothing_but_the_arm(arm: str) -> str:
     return arm
 
 
-def test_a_learner_of_rewards_is_refused(learner: Heard) -> None:
-    learner.maximize = True  # type: ignore[attr-defined, unused-ignore]
+def test_a_learner_of_rewards_is_refused(learner: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Heard, "maximize", True, raising=False)
     with pytest.raises(ValueError, match="must be one of losses"):
         Attempt(learner, failure=30.0)
 

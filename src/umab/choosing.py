@@ -156,7 +156,10 @@ class Attempt:
         return self.choice in self._learner.outstanding
 
     def _warn(self, what: str) -> None:
-        warnings.warn(f"an attempt with arm={self.arm!r} {what}", RuntimeWarning, stacklevel=5)
+        frame, level = inspect.currentframe(), 1
+        while frame is not None and frame.f_code.co_filename == __file__:  # the warning is for whoever called us
+            frame, level = frame.f_back, level + 1
+        warnings.warn(f"an attempt with arm={self.arm!r} {what}", RuntimeWarning, stacklevel=level)
 
 
 class Chosen(Protocol[P, R_co]):
