@@ -4,10 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help reproduce theory suite test test-all test-versions lint bench bench-peers bench-install dist clean
+.PHONY: help docs examples paper reproduce theory suite test test-all test-versions lint bench bench-peers bench-install dist clean
 
 help:
 	@echo "make reproduce   run the paper's experiments and write report/index.html"
+	@echo "make paper       the same, and write docs/paper.md from it"
+	@echo "make docs        build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory      search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
 	@echo "make test        run the tests"
@@ -31,6 +33,10 @@ test-all: $(VENV)/.test
 
 test-versions: $(VENV)/.test
 	$(BIN)/python -m pytest tests/test_release.py
+
+# The theme would advertise another one.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -66,7 +72,7 @@ dist: $(VENV)/.test
 	$(BIN)/python -m build
 
 clean:
-	rm -rf $(VENV) .venv-peers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peers dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,9 +1,10 @@
-"""What the documents show is run: README, CONTRIBUTING, docstrings."""
+"""What the documents show is run: every page of the site, README, CONTRIBUTING, docstrings. And the site is built."""
 
 from __future__ import annotations
 
 import dataclasses
 import doctest
+import html.parser
 import importlib
 import importlib.util
 import inspect
@@ -11,41 +12,186 @@ import os
 import pkgutil
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import umab
 from umab import cli
+from umab.algorithms import registry
 from umab.experiments.experiment import Experiment
 from umab.experiments.sweep import Sweep
 from umab.testing import check_policy
 
 ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/**/*.md"))),
+]
 MODULES = sorted(
     each.name for each in pkgutil.walk_packages(umab.__path__, "umab.") if not each.name.endswith("__main__")
 )
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    before: str
+    """The page up to the block."""
+
+
+def fenced(document: str) -> list[Block]:
+    page = (ROOT / document).read_text(encoding="utf-8")
+    fences = re.finditer(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^\1\2 *$", page, re.DOTALL | re.MULTILINE)
+    found = []
+    for each in fences:
+        text = re.sub(rf"^{each[1]}", "", each[4], flags=re.MULTILINE)
+        found.append(Block((each[3].split() or [""])[0], text, page[: each.start()]))
+    return found
 
 
 def blocks(document: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)
+    return [block.text for block in fenced(document) if block.language == language]
 
 
-def test_the_examples_of_the_readme_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    shown = blocks("README.md", "pycon")
-    assert len(shown) >= 3
-    for at, block in enumerate(shown):
-        test = doctest.DocTestParser().get_doctest(block, names, f"README block {at}", "README.md", 0)
-        failures = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
-        assert failures.failed == 0 and failures.attempted > 0
+class Page:
+    """A page whose blocks are run in their order, with the same names, in a folder of its own.
+
+    Unless it is run `in_full`, commands get fewer trials and stand-ins for public tables, and those that take minutes
+    are only looked at.
+    """
+
+    def __init__(self, document: str, *, in_full: bool) -> None:
+        self.document, self.in_full = document, in_full
+        self.module = ModuleType(re.sub(r"\W", "_", document))
+        self.module.__file__ = document
+
+    def run(self) -> None:
+        for block in fenced(self.document):
+            run_block = getattr(self, f"run_{block.language}", None)
+            assert run_block, f"a block must be of a language that is run, or text, but got {block.language!r}"
+            run_block(block)
+
+    def run_text(self, block: Block) -> None:
+        """Leave it: it is no code."""
+
+    def run_pycon(self, block: Block) -> None:
+        names = self.module.__dict__
+        test = doctest.DocTestParser().get_doctest(block.text, names, self.document, self.document, 0)
+        said: list[str] = []
+        outcome = doctest.DocTestRunner(verbose=False).run(test, out=said.append, clear_globs=False)
+        assert outcome.attempted > 0 and outcome.failed == 0, "".join(said)
         names.update(test.globs)
-    assert sorted(os.listdir(tmp_path)) == ["learner.json", "uniform.json", "uniform.npz"]
+
+    def run_python(self, block: Block) -> None:
+        exec(compile(block.text, self.document, "exec"), self.module.__dict__)
+
+    def run_toml(self, block: Block) -> None:
+        """Write the file, whose name is the last one on the page before it, so that commands find it."""
+        name = re.findall(r"[\w-]+\.toml", block.before)[-1]
+        text = block.text if self.in_full else re.sub(r"^trials = \d+", "trials = 2", block.text, flags=re.MULTILINE)
+        Path(name).write_text(text)
+        kind = Sweep if "grid" in tomllib.loads(text) else Experiment
+        assert kind.read(name).title
+
+    def run_sh(self, block: Block) -> None:
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                run_command = {"umab": self.umab, "make": self.make, "pip": self.pip, "python": self.python}[words[0]]
+                run_command(words[1:])
+
+    def make(self, words: list[str]) -> None:
+        assert set(words) <= TARGETS
+
+    def pip(self, words: list[str]) -> None:
+        assert words[:2] == ["install", "-e"] and len(words) == 3
+        extras = re.fullmatch(r"\.(?:\[(.+)\])?", words[2])
+        assert extras and set((extras[1] or "all").split(",")) <= EXTRAS
+
+    def python(self, words: list[str]) -> None:
+        """Run an example of ours, if there is time for it."""
+        assert (ROOT / words[0]).is_file()
+        if self.in_full:
+            subprocess.run([sys.executable, ROOT / words[0], *words[1:]], check=True)
+
+    def umab(self, words: list[str]) -> None:
+        options = cli._parser().parse_args(words)
+        elsewhere = getattr(options, "backend", "threads") in ("dask", "ray") or words[:2] == ["data", "fetch"]
+        takes_minutes = words[0] in ("suite", "reproduce") or "--search" in words
+        if elsewhere or (takes_minutes and not self.in_full):
+            return
+        if not self.in_full:
+            words = words + ["--trials", "2"] * ("trials" in options) + ["--tables", "2"] * ("tables" in options)
+        if not self.in_full or not os.environ.get("UMAB_DATA"):
+            words = words + ["--data", "stand-in"] * ("data" in options)
+        assert cli.main(words) == 0
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the tables that pages speak of, where what pages register is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    random = np.random.default_rng(0)
+    for name in ("latencies", "losses"):
+        np.savetxt(
+            f"{name}.csv", random.exponential([1.0, 2.0, 4.0], (60, 3)), "%.6f", ",", header="a,b,c", comments=""
+        )
+    dates = [f"2026-{1 + day // 28:02}-{1 + day % 28:02}" for day in range(60)]
+    sold = random.exponential([90.0, 80.0], (60, 2))
+    rows = [f"{date},{north:.2f},{south:.2f}" for date, (north, south) in zip(dates, sold, strict=True)]
+    Path("sales.csv").write_text("\n".join(["date,north,south", *rows, ""]))
+    return tmp_path
+
+
+def run_page(document: str, *, in_full: bool) -> Page:
+    page = Page(document, in_full=in_full)
+    sys.modules[page.module.__name__] = page.module  # dataclasses and named tuples look their module up
+    try:
+        page.run()
+    finally:
+        del sys.modules[page.module.__name__]
+    return page
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_block_of_every_page_runs_as_shown(document: str, somewhere: Path) -> None:
+    run_page(document, in_full=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", [each for each in DOCUMENTS if blocks(each, "sh")])
+def test_the_commands_of_every_page_run_in_full(document: str, somewhere: Path) -> None:
+    run_page(document, in_full=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ("```\nx\n```\n", "got ''"),
+        ("```js\nx\n```\n", "got 'js'"),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", "Got:"),
+        ("- a\n\n  ```pycon\n  >>> 1 + 1\n  3\n  ```\n", "Got:"),
+        ("```pycon\n>>> a = 1\n```\n\n```python\nassert a == 2, a\n```\n", "1"),
+        ("```sh\numab compare nothing.csv\n```\n", "assert 2 == 0"),
+        ("```sh\nmake nothing\n```\n", "{'nothing'} <= "),
+        ("```sh\npip install -e '.[nothing]'\n```\n", "{'nothing'} <= "),
+    ],
+)
+def test_a_block_that_does_not_run_is_found(page: str, why: str, somewhere: Path) -> None:
+    (somewhere / "page.md").write_text(page)
+    with pytest.raises(AssertionError, match=re.escape(why)):
+        run_page(str(somewhere / "page.md"), in_full=False)
 
 
 def test_the_readme_lists_the_policies_as_they_are() -> None:
@@ -54,31 +200,6 @@ def test_the_readme_lists_the_policies_as_they_are() -> None:
     for name, code, _ in rows:
         made = eval(code, {**vars(umab), "T": 100})
         assert made == umab.policy(name).for_horizon(100)
-
-
-def test_the_commands_of_the_readme_exist() -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    commands = re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert set(commands) <= set(targets) and "test" in commands
-
-
-def test_the_shell_lines_of_the_readme_are_commands_of_ours() -> None:
-    shown = [line for block in blocks("README.md", "sh") for line in block.splitlines() if line.startswith("umab ")]
-    assert len(shown) >= 2
-    for line in shown:
-        cli._parser().parse_args(shlex.split(line, comments=True)[1:])
-
-
-def test_the_experiment_of_the_readme_is_one() -> None:
-    shown, _ = blocks("README.md", "toml")
-    experiment = Experiment.of("routing", tomllib.loads(shown))
-    assert len(experiment.settings[0].claims) == 2
-
-
-def test_the_sweep_of_the_readme_is_one() -> None:
-    _, shown = blocks("README.md", "toml")
-    sweep = Sweep.of("rates", tomllib.loads(shown))
-    assert len(sweep.data) == 5 and len(sweep.policies[-1].points) == 9
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -106,34 +227,103 @@ def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[u
         assert re.search(rf"^([a-z, ]+, )?{field.name}(, [a-z, ]+)?$", text, re.MULTILINE), field.name
 
 
-@pytest.fixture
-def example() -> object:
-    """The algorithm of CONTRIBUTING, as a module of its own."""
-    (text,) = blocks("CONTRIBUTING.md", "python")
-    module = ModuleType("epsilon_greedy")
-    module.__file__ = "CONTRIBUTING.md"
-    sys.modules["epsilon_greedy"] = module
-    exec(compile(text, "CONTRIBUTING.md", "exec"), module.__dict__)
-    yield module
-    del sys.modules["epsilon_greedy"]
-
-
-def test_the_algorithm_of_contributing_works_as_promised(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    from umab.algorithms import registry
-
-    others = {name: entry for name, entry in registry._REGISTRY.items() if name != "epsilon-greedy"}
-    monkeypatch.setattr(registry, "_REGISTRY", others)
-    line = blocks("CONTRIBUTING.md", "text")[0].strip().removesuffix(",")
+def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:
+    example = run_page("docs/extending.md", in_full=False).module
+    line = blocks("docs/extending.md", "text")[0].strip().removesuffix(",")
     for name, (policy, description) in eval("{" + line + "}", vars(example)).items():
+        assert name in umab.policies()  # the page has registered it
         umab.register(name, policy, description)
     policy = umab.policy("epsilon-greedy:epsilon=0.2")
     assert policy == example.EpsilonGreedy(epsilon=0.2) and policy.name == "epsilon-greedy:epsilon=0.2"
     with pytest.raises(ValueError, match="epsilon must be above 0 and at most 1, but got epsilon=2"):
         example.EpsilonGreedy(epsilon=2)
-
     check_policy(policy)
-    table = np.random.default_rng(0).normal([0.0, 1.0, 2.0], 1.0, size=(1000, 3))
-    mine, uniform = umab.simulate([policy, "uniform"], table, n_trials=50)
-    assert mine.mean[-1] + 10 * mine.se[-1] < uniform.mean[-1] - 10 * uniform.se[-1]
     learner = umab.Learner(policy, 3, seed=0)
     assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
+
+
+class Assets(html.parser.HTMLParser):
+    """What a page loads by itself, its links, and the names that links may lead to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.text = page.read_text(encoding="utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attributes}
+        self.loaded += [given[name] for name in ("src", "srcset", "data", "poster") if name in given and tag != "math"]
+        if tag == "link" and given.get("rel") != "canonical":
+            self.loaded.append(given.get("href", ""))
+        if tag == "a":
+            self.links.append(given.get("href", ""))
+        self.anchors.update(given[name] for name in ("id", "name") if name in given)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: a warning is an error."""
+    folder = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def html_pages(site: Path) -> dict[Path, Assets]:
+    return {path: Assets(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_page_is_on_the_site(site: Path, html_pages: dict[Path, Assets]) -> None:
+    for document in DOCUMENTS[2:]:
+        assert (site / document.removeprefix("docs/")).with_suffix(".html") in html_pages
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path, html_pages: dict[Path, Assets]) -> None:
+    for path, page in html_pages.items():
+        for loaded in page.loaded:
+            assert not re.match(r"(\w+:)?//", loaded), f"{path}: {loaded}"
+            if path.name != "404.html":  # which has absolute paths: it may be shown for any address
+                assert (path.parent / loaded.partition("?")[0]).is_file(), f"{path}: {loaded}"
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
+
+
+def test_the_links_of_the_site_lead_somewhere(html_pages: dict[Path, Assets]) -> None:
+    for path, page in html_pages.items():
+        for link in page.links:
+            if re.match(r"\w+:", link) or path.name == "404.html":
+                continue
+            name, _, anchor = link.partition("#")
+            target = (path.parent / name).resolve() if name else path
+            assert target.exists(), f"{path}: {link}"
+            if anchor and target in html_pages:
+                assert anchor in html_pages[target].anchors, f"{path}: {link}"
+
+
+def test_the_site_can_be_searched_without_a_server(site: Path) -> None:
+    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert "scale-free" in index
+
+
+def test_formulas_are_mathml(html_pages: dict[Path, Assets]) -> None:
+    assert sum("<math" in page.text for page in html_pages.values()) >= 9
+    for path, page in html_pages.items():
+        assert "arithmatex" not in page.text, path
+
+
+def test_the_code_beside_the_mathematics_is_ours(site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / "algorithms" / "umab-nn.html").read_text(encoding="utf-8"))
+    assert "learning_rate = 2.0 * math.sqrt(n_arms / square_sum)" in text
+
+
+def test_every_public_name_has_its_place_in_the_reference(html_pages: dict[Path, Assets]) -> None:
+    anchors = set().union(*(page.anchors for path, page in html_pages.items() if path.parent.name == "api"))
+    for name in umab.__all__:
+        thing = getattr(umab, name)
+        assert name == "__version__" or f"{thing.__module__}.{name}" in anchors or f"umab.{name}" in anchors, name
+    assert {"umab.datasets.load", "umab.theory.certify", "umab.testing.check_policy"} <= anchors

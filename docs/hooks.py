@@ -1,0 +1,90 @@
+"""What happens to the pages while the site is built: formulas become MathML, and code is taken from where it is."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import inspect
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
+
+ROOT = Path(__file__).parent.parent
+
+_FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+_SOURCE = re.compile(r"^<!-- code: ([\w.]+) -->$", re.MULTILINE)
+_POLICIES = "<!-- policies -->"
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Put in code and tables where a page asks for them."""
+    try:
+        return _SOURCE.sub(lambda found: code(found[1]), markdown).replace(_POLICIES, policies())
+    except (ImportError, AttributeError) as error:
+        raise PluginError(f"{page.file.src_uri}: {error}") from None
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Turn the formulas of a page into MathML, which browsers show without scripts or fonts."""
+    try:
+        return _FORMULA.sub(lambda found: mathml(found[2], block=found[1] == "div"), html)
+    except ValueError as error:
+        raise PluginError(f"{page.file.src_uri}: {error}") from None
+
+
+def mathml(formula: str, *, block: bool) -> str:
+    """Return a formula in TeX, as HTML has it, as MathML."""
+    tex = html.unescape(formula)
+    made: str = convert(tex, display="block" if block else "inline")
+    unknown = re.search(r"\\\w+", html.unescape(made))
+    if unknown:
+        raise ValueError(f"a formula must be of what latex2mathml knows, but got {unknown[0]} in {tex!r}")
+    return made
+
+
+def code(name: str) -> str:
+    """Return the source of a function or a class, without its docstring, as a block of a page."""
+    owner, _, last = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(owner), last)
+    except ModuleNotFoundError:
+        module, _, kind = owner.rpartition(".")
+        found = getattr(getattr(importlib.import_module(module), kind), last)
+    path = Path(inspect.getsourcefile(found) or "").relative_to(ROOT)
+    text = textwrap.dedent(inspect.getsource(found)).removeprefix("@staticmethod\n")
+    text = re.sub(r'^ +""".*?"""\n', "", text, count=1, flags=re.DOTALL | re.MULTILINE)
+    return f'```python title="{path}"\n{text}```'
+
+
+def policies() -> str:
+    """Return the table of what every policy takes and needs, from the policies themselves."""
+    import umab
+    from umab.checks import LARGEST
+
+    rows = [
+        "| name | losses | range | horizon | units matter | an offset matters | sees |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in umab.policies():
+        policy = umab.policy(name)
+        lowest, highest = policy.loss_range
+        sign = "of a known range" if policy.needs_range else "from 0 on" if lowest == 0.0 else "any"
+        assert policy.needs_range or (highest == LARGEST and lowest in (0.0, -LARGEST))
+        rows.append(
+            f"| `{name}` | {sign} | {_needed(policy.needs_range)} | {_needed(policy.needs_horizon)} "
+            f"| {_yes(not policy.scale_free)} | {_yes(not policy.shift_free)} "
+            f"| {'all losses' if policy.full_information else 'one loss'} |"
+        )
+    return "\n".join(rows)
+
+
+def _needed(is_needed: bool) -> str:
+    return "**must be known**" if is_needed else "–"
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
