@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 help:
 	@echo "make reproduce   run the paper's experiments and write report/index.html"
-	@echo "make paper       the same, and write docs/paper.md from it"
+	@echo "make paper       the same, and write docs/paper.md and its figures from it"
 	@echo "make docs        build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory      search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
@@ -24,6 +24,9 @@ help:
 
 reproduce: $(VENV)/.reproduce
 	$(BIN)/umab reproduce
+
+paper: reproduce
+	$(BIN)/python -m umab.report.paper_page report docs
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -m "not slow"

@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -25,6 +26,7 @@ import pytest
 import umab
 from umab import cli
 from umab.algorithms import registry
+from umab.datasets import DATASETS
 from umab.experiments.experiment import Experiment
 from umab.experiments.sweep import Sweep
 from umab.testing import check_policy
@@ -138,10 +140,11 @@ class Page:
 
 
 @pytest.fixture
-def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the tables that pages speak of, where what pages register is forgotten."""
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the tables that pages speak of, where what pages add to umab is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    known = dict(DATASETS)
     random = np.random.default_rng(0)
     for name in ("latencies", "losses"):
         np.savetxt(
@@ -151,7 +154,9 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sold = random.exponential([90.0, 80.0], (60, 2))
     rows = [f"{date},{north:.2f},{south:.2f}" for date, (north, south) in zip(dates, sold, strict=True)]
     Path("sales.csv").write_text("\n".join(["date,north,south", *rows, ""]))
-    return tmp_path
+    yield tmp_path
+    DATASETS.clear()
+    DATASETS.update(known)
 
 
 def run_page(document: str, *, in_full: bool) -> Page:
