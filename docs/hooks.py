@@ -13,6 +13,8 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 
+import umab
+
 ROOT = Path(__file__).parent.parent
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
@@ -62,29 +64,21 @@ def code(name: str) -> str:
 
 def policies() -> str:
     """Return the table of what every policy takes and needs, from the policies themselves."""
-    import umab
-    from umab.checks import LARGEST
-
     rows = [
-        "| name | losses | range | horizon | units matter | an offset matters | sees |",
+        "| name | losses | horizon | units matter | an offset matters | sees | guarantee |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in umab.policies():
         policy = umab.policy(name)
-        lowest, highest = policy.loss_range
-        sign = "of a known range" if policy.needs_range else "from 0 on" if lowest == 0.0 else "any"
-        assert policy.needs_range or (highest == LARGEST and lowest in (0.0, -LARGEST))
-        rows.append(
-            f"| `{name}` | {sign} | {_needed(policy.needs_range)} | {_needed(policy.needs_horizon)} "
-            f"| {_yes(not policy.scale_free)} | {_yes(not policy.shift_free)} "
-            f"| {'all losses' if policy.full_information else 'one loss'} |"
+        losses = "in a known range" if policy.needs_range else "from 0 on" if policy.loss_range[0] == 0.0 else "any"
+        cells = (
+            f"`{name}`",
+            losses,
+            "must be known" if policy.needs_horizon else "–",
+            "no" if policy.scale_free else "yes",
+            "no" if policy.shift_free else "yes",
+            "all losses" if policy.full_information else "one loss",
+            policy.guarantee or "–",
         )
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _needed(is_needed: bool) -> str:
-    return "**must be known**" if is_needed else "–"
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else "no"

@@ -11,9 +11,7 @@ import pytest
 
 from umab.experiments.experiment import paper
 from umab.experiments.runner import run
-from umab.report import paper_page
-from umab.report.folder import as_json, write
-from umab.report.page import Head
+from umab.report import folder, paper_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -55,9 +53,12 @@ def test_a_report_becomes_a_page(tmp_path: Path) -> None:
     report, docs = tmp_path / "report", tmp_path / "docs"
     docs.mkdir()
     done = run([paper()["exploration"].with_settings(["figure"])], n_trials=3)
-    write(done, report, Head(title="x", lede="", command="x"))
+    report.mkdir()
+    (report / "results.json").write_bytes(folder.as_json(done))
+    for path, result in folder._raw(done):
+        folder._save(result, report / "results" / path)
     paper_page.write(report, docs)
-    assert (docs / "paper" / "results.json").read_bytes() == as_json(done)
+    assert (docs / "paper" / "results.json").read_bytes() == folder.as_json(done)
     assert sorted(each.name for each in (docs / "paper").iterdir()) == ["exploration-figure.svg", "results.json"]
     page = (docs / "paper.md").read_text()
     assert (
