@@ -56,8 +56,10 @@ def code(name: str) -> str:
     except ModuleNotFoundError:
         module, _, kind = owner.rpartition(".")
         found = getattr(getattr(importlib.import_module(module), kind), last)
+    found = inspect.unwrap(found)
     path = Path(inspect.getsourcefile(found) or "").relative_to(ROOT)
-    text = textwrap.dedent(inspect.getsource(found)).removeprefix("@staticmethod\n")
+    text = textwrap.dedent(inspect.getsource(found))
+    text = re.sub(r"^(@.*\n)+", "", text)
     text = re.sub(r'^ +""".*?"""\n', "", text, count=1, flags=re.DOTALL | re.MULTILINE)
     return f'```python title="{path}"\n{text}```'
 
