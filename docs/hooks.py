@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 import inspect
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -12,14 +13,31 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
 
 import umab
 
 ROOT = Path(__file__).parent.parent
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+_TYPOGRAPHY = (
+    (r"<mo[^>]*>(&#x0007C;|&#x02016;|&#x0002F;)</mo>", r'<mo stretchy="false" lspace="0em" rspace="0em">\1</mo>'),
+    (r"<mi>(ln)</mi>(?!<mo)", r'<mspace width="0.16em" /><mi>\1</mi><mspace width="0.16em" />'),
+    (r"<mi>&#x02032;</mi>", r'<mo class="prime" lspace="0em" rspace="0em">&#x02032;</mo>'),
+)
+"""Bars, norms and slashes without space around them, logarithms with some, and primes that can be seen."""
+
 _SOURCE = re.compile(r"^<!-- code: ([\w.]+) -->$", re.MULTILINE)
 _POLICIES = "<!-- policies -->"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Make a page of every notebook; the notebook itself stays beside it, for those who want to run it."""
+    for file in [each for each in files if each.src_uri.endswith(".ipynb")]:
+        name = file.src_uri.removesuffix(".ipynb")
+        content = notebook(json.loads(file.content_string), Path(file.src_uri).name)
+        files.append(File.generated(config, f"{name}.md", content=content))
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -45,6 +63,8 @@ def mathml(formula: str, *, block: bool) -> str:
     unknown = re.search(r"\\\w+", html.unescape(made))
     if unknown:
         raise ValueError(f"a formula must be of what latex2mathml knows, but got {unknown[0]} in {tex!r}")
+    for pattern, replacement in _TYPOGRAPHY:
+        made = re.sub(pattern, replacement, made)
     return made
 
 
@@ -62,6 +82,25 @@ def code(name: str) -> str:
     text = re.sub(r"^(@.*\n)+", "", text)
     text = re.sub(r'^ +""".*?"""\n', "", text, count=1, flags=re.DOTALL | re.MULTILINE)
     return f'```python title="{path}"\n{text}```'
+
+
+def notebook(content: dict[str, Any], name: str) -> str:
+    """Return a notebook, with the outputs that are kept in it, as a page."""
+    parts = []
+    for cell in content["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", []):
+            kinds = output.get("data", {"text/plain": output.get("text", "")})
+            if "image/svg+xml" in kinds or "text/html" in kinds:
+                shown = "".join(kinds.get("image/svg+xml") or kinds["text/html"])
+                one_line = re.sub(r"\n\s*", " ", shown)  # an empty one would end the HTML
+                parts.append(f'<div class="output">{one_line}</div>')
+            elif "image/png" in kinds:
+                parts.append(f'<img alt="" src="data:image/png;base64,{"".join(kinds["image/png"]).strip()}">')
+            else:
+                parts.append(f"```text\n{''.join(kinds['text/plain'])}\n```")
+    return "\n\n".join([*parts, f"[This page as a notebook]({name})\n"])
 
 
 def policies() -> str:

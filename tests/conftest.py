@@ -1,9 +1,13 @@
-"""Shared by all tests: how hypothesis runs, and the policies that are under test."""
+"""Shared by all tests: how hypothesis runs, and a browser."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Compiling a policy in the first example is slow, and that is no fault of the example.
@@ -11,3 +15,20 @@ settings.register_profile(
     "umab", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("umab")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser, to look at pages with."""
+    if BROWSER is None:
+        if os.environ.get("UMAB_BROWSER_NEEDED"):
+            pytest.fail("these tests need a browser, and UMAB_BROWSER_NEEDED is set; install Debian's chromium")
+        pytest.skip("there is no Chromium to open the page in; install Debian's chromium to run these tests")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()

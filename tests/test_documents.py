@@ -1,10 +1,9 @@
-"""What the documents show is run: every page of the site, README, CONTRIBUTING, docstrings. And the site is built."""
+"""What the documents show is run: every page of the site, README, CONTRIBUTING, docstrings."""
 
 from __future__ import annotations
 
 import dataclasses
 import doctest
-import html.parser
 import importlib
 import importlib.util
 import inspect
@@ -245,90 +244,3 @@ def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Pat
     check_policy(policy)
     learner = umab.Learner(policy, 3, seed=0)
     assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
-
-
-class Assets(html.parser.HTMLParser):
-    """What a page loads by itself, its links, and the names that links may lead to."""
-
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-        self.links: list[str] = []
-        self.anchors: set[str] = set()
-        self.text = page.read_text(encoding="utf-8")
-        self.feed(self.text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attributes}
-        self.loaded += [given[name] for name in ("src", "srcset", "data", "poster") if name in given and tag != "math"]
-        if tag == "link" and given.get("rel") != "canonical":
-            self.loaded.append(given.get("href", ""))
-        if tag == "a":
-            self.links.append(given.get("href", ""))
-        self.anchors.update(given[name] for name in ("id", "name") if name in given)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it: a warning is an error."""
-    folder = tmp_path_factory.mktemp("site") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    return folder
-
-
-@pytest.fixture(scope="module")
-def html_pages(site: Path) -> dict[Path, Assets]:
-    return {path: Assets(path) for path in sorted(site.rglob("*.html"))}
-
-
-def test_every_page_is_on_the_site(site: Path, html_pages: dict[Path, Assets]) -> None:
-    for document in DOCUMENTS[2:]:
-        assert (site / document.removeprefix("docs/")).with_suffix(".html") in html_pages
-
-
-def test_the_site_loads_nothing_from_elsewhere(site: Path, html_pages: dict[Path, Assets]) -> None:
-    for path, page in html_pages.items():
-        for loaded in page.loaded:
-            assert not re.match(r"(\w+:)?//", loaded), f"{path}: {loaded}"
-            if path.name != "404.html":  # which has absolute paths: it may be shown for any address
-                assert (path.parent / loaded.partition("?")[0]).is_file(), f"{path}: {loaded}"
-    for style in site.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style
-
-
-def test_the_links_of_the_site_lead_somewhere(html_pages: dict[Path, Assets]) -> None:
-    for path, page in html_pages.items():
-        for link in page.links:
-            if re.match(r"\w+:", link) or path.name == "404.html":
-                continue
-            name, _, anchor = link.partition("#")
-            target = (path.parent / name).resolve() if name else path
-            assert target.exists(), f"{path}: {link}"
-            if anchor and target in html_pages:
-                assert anchor in html_pages[target].anchors, f"{path}: {link}"
-
-
-def test_the_site_can_be_searched_without_a_server(site: Path) -> None:
-    index = (site / "search" / "search_index.js").read_text(encoding="utf-8")
-    assert "scale-free" in index
-
-
-def test_formulas_are_mathml(html_pages: dict[Path, Assets]) -> None:
-    assert sum("<math" in page.text for page in html_pages.values()) >= 9
-    for path, page in html_pages.items():
-        assert "arithmatex" not in page.text, path
-
-
-def test_the_code_beside_the_mathematics_is_ours(site: Path) -> None:
-    text = re.sub(r"<[^>]+>", "", (site / "algorithms" / "umab-nn.html").read_text(encoding="utf-8"))
-    assert "learning_rate = 2.0 * math.sqrt(n_arms / square_sum)" in text
-
-
-def test_every_public_name_has_its_place_in_the_reference(html_pages: dict[Path, Assets]) -> None:
-    anchors = set().union(*(page.anchors for path, page in html_pages.items() if path.parent.name == "api"))
-    for name in umab.__all__:
-        thing = getattr(umab, name)
-        assert name == "__version__" or f"{thing.__module__}.{name}" in anchors or f"umab.{name}" in anchors, name
-    assert {"umab.datasets.load", "umab.theory.certify", "umab.testing.check_policy"} <= anchors

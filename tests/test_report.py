@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,6 @@ from umab.report.folder import as_json, file_name, write
 from umab.report.page import Head, in_script, page
 
 HEAD = Head(title="A <title>", lede="Some words & more.", command="umab run x.toml")
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -295,20 +293,6 @@ def test_text_on_the_page_is_text(six: Run) -> None:
     text = page(run([experiment], n_trials=2), HEAD)
     assert "<b>" not in text and "&lt;b&gt;" in text and "A &lt;title&gt;" in text
     assert text.count("</script>") == 2
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if BROWSER is None:
-        if os.environ.get("UMAB_BROWSER_NEEDED"):
-            pytest.fail("these tests need a browser, and UMAB_BROWSER_NEEDED is set; install Debian's chromium")
-        pytest.skip("there is no Chromium to open the page in; install Debian's chromium to run these tests")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
