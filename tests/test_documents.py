@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import doctest
 import importlib
@@ -158,25 +159,29 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     DATASETS.update(known)
 
 
-def run_page(document: str, *, in_full: bool) -> Page:
+@contextlib.contextmanager
+def run_page(document: str, *, in_full: bool) -> Iterator[ModuleType]:
+    """Run a page, and yield the module that its code makes up."""
     page = Page(document, in_full=in_full)
     sys.modules[page.module.__name__] = page.module  # dataclasses and named tuples look their module up
     try:
         page.run()
+        yield page.module
     finally:
         del sys.modules[page.module.__name__]
-    return page
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_block_of_every_page_runs_as_shown(document: str, somewhere: Path) -> None:
-    run_page(document, in_full=False)
+    with run_page(document, in_full=False):
+        pass
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [each for each in DOCUMENTS if blocks(each, "sh")])
 def test_the_commands_of_every_page_run_in_full(document: str, somewhere: Path) -> None:
-    run_page(document, in_full=True)
+    with run_page(document, in_full=True):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -194,8 +199,8 @@ def test_the_commands_of_every_page_run_in_full(document: str, somewhere: Path) 
 )
 def test_a_block_that_does_not_run_is_found(page: str, why: str, somewhere: Path) -> None:
     (somewhere / "page.md").write_text(page)
-    with pytest.raises(AssertionError, match=re.escape(why)):
-        run_page(str(somewhere / "page.md"), in_full=False)
+    with pytest.raises(AssertionError, match=re.escape(why)), run_page(str(somewhere / "page.md"), in_full=False):
+        pass
 
 
 def test_the_readme_lists_the_policies_as_they_are() -> None:
@@ -232,15 +237,15 @@ def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[u
 
 
 def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:
-    example = run_page("docs/extending.md", in_full=False).module
-    line = blocks("docs/extending.md", "text")[0].strip().removesuffix(",")
-    for name, (policy, description) in eval("{" + line + "}", vars(example)).items():
-        assert name in umab.policies()  # the page has registered it
-        umab.register(name, policy, description)
-    policy = umab.policy("epsilon-greedy:epsilon=0.2")
-    assert policy == example.EpsilonGreedy(epsilon=0.2) and policy.name == "epsilon-greedy:epsilon=0.2"
-    with pytest.raises(ValueError, match="epsilon must be above 0 and at most 1, but got epsilon=2"):
-        example.EpsilonGreedy(epsilon=2)
-    check_policy(policy)
-    learner = umab.Learner(policy, 3, seed=0)
-    assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
+    with run_page("docs/extending.md", in_full=False) as example:
+        line = blocks("docs/extending.md", "text")[0].strip().removesuffix(",")
+        for name, (policy, description) in eval("{" + line + "}", vars(example)).items():
+            assert name in umab.policies()  # the page has registered it
+            umab.register(name, policy, description)
+        policy = umab.policy("epsilon-greedy:epsilon=0.2")
+        assert policy == example.EpsilonGreedy(epsilon=0.2) and policy.name == "epsilon-greedy:epsilon=0.2"
+        with pytest.raises(ValueError, match="epsilon must be above 0 and at most 1, but got epsilon=2"):
+            example.EpsilonGreedy(epsilon=2)
+        check_policy(policy)
+        learner = umab.Learner(policy, 3, seed=0)
+        assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
