@@ -12,9 +12,9 @@ import pytest
 @pytest.mark.parametrize(
     ("name", "needed", "message"),
     [
-        ("river", "river", r"needs river .* pip install -e '\.\[river\]'"),
-        ("gymnasium", "gymnasium", r"needs gymnasium .* pip install -e '\.\[gymnasium\]'"),
-        ("sklearn", "sklearn.base", r"needs scikit-learn .* pip install -e '\.\[sklearn\]'"),
+        ("river", "river", r"needs river; .* pip install -e '\.\[river\]'"),
+        ("gymnasium", "gymnasium", r"needs gymnasium; .* pip install -e '\.\[gymnasium\]'"),
+        ("sklearn", "sklearn.base", r"needs sklearn; .* pip install -e '\.\[sklearn\]'"),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(

@@ -26,8 +26,8 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
-from umab.counters import Counter
 from umab.choosing import Attempt, choose
+from umab.counters import Counter
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner, LearnerWarning
 from umab.losses import Losses

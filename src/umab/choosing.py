@@ -264,7 +264,7 @@ def choose(
 def _check_learner(learner: Any) -> None:
     if not isinstance(learner, Learner):
         raise TypeError(f"learner must be a Learner, but got {learner=!r}")
-    if getattr(learner, "maximize", False):
+    if learner.maximize:
         raise ValueError("the learner must be one of losses, as run times are, but this one maximizes rewards")
 
 

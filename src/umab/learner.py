@@ -24,6 +24,7 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy, can_be_named
 from umab.counters import Counter, Tally
+from umab.display import learner_html
 from umab.eligible import draw_among
 from umab.engine.compiled import online_kernels
 from umab.engine.layout import Buffer, check_distribution, layout_of
@@ -585,6 +586,10 @@ class Learner:
     def __setstate__(self, state: tuple[dict[str, Any], Policy]) -> None:
         """Go on from a snapshot; so a copy shares nothing with the original."""
         self._restore(*state)
+
+    def _repr_html_(self) -> str:
+        """Return the probabilities and the counters as a table, for notebooks."""
+        return learner_html(self)
 
     def __repr__(self) -> str:
         """Say which policy and which arms."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from umab.extras import extra
 from umab.files import write_atomically
 
 _DOTS_AN_INCH = 216.0
@@ -90,10 +91,8 @@ class Chart:
 
 
 def _vl_convert() -> Any:
-    try:
+    with extra("report", "drawing a chart"):
         import vl_convert
-    except ImportError:
-        raise ImportError("drawing a chart needs vl-convert; in a checkout run: pip install -e '.[report]'") from None
     return vl_convert
 
 

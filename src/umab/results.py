@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab import checks, display
+from umab.extras import extra
 from umab.files import write_atomically
 from umab.losses import Losses
 from umab.plotting import Chart, curve, curve_chart
@@ -135,18 +136,14 @@ class Result:
             ``"curve"`` has a row a round, from 1 on: policy, round, mean, sd, se. ``"trials"`` has a row a trial, from
             0 on: policy, trial, final_regret.
         """
-        try:
+        with extra("notebook", "to_pandas"):
             import pandas
-        except ImportError:
-            raise ImportError("to_pandas needs pandas; in a checkout run: pip install -e '.[notebook]'") from None
         return pandas.DataFrame(self._columns(of))
 
     def to_polars(self, of: Table = "curve") -> polars.DataFrame:
         """Return a polars frame, with the columns of `to_pandas`."""
-        try:
+        with extra("data", "to_polars"):
             import polars
-        except ImportError:
-            raise ImportError("to_polars needs polars; in a checkout run: pip install -e '.[data]'") from None
         return polars.DataFrame(self._columns(of))
 
     def _columns(self, of: Table) -> dict[str, Any]:

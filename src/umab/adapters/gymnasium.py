@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 
 from umab import checks
+from umab.extras import extra
 from umab.losses import Losses
 from umab.regret import Costs
 
-try:
+with extra("gymnasium", "umab.adapters.gymnasium"):
     import gymnasium
-except ImportError:
-    raise ImportError(
-        "umab.adapters.gymnasium needs gymnasium 1.0 or newer; in a checkout run: pip install -e '.[gymnasium]'"
-    ) from None
 
 
 class LossTableEnv(gymnasium.Env[Any, Any]):

@@ -9,14 +9,11 @@ from typing import Any, NamedTuple
 from umab import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
+from umab.extras import extra
 from umab.learner import Choice, Learner
 
-try:
+with extra("river", "umab.adapters.river"):
     from river import bandit
-except ImportError:
-    raise ImportError(
-        "umab.adapters.river needs river 0.26 or newer; in a checkout run: pip install -e '.[river]'"
-    ) from None
 
 Arm = Hashable
 

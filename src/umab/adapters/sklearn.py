@@ -10,18 +10,15 @@ import numpy.typing as npt
 
 from umab import checks
 from umab.algorithms.base import Policy
+from umab.extras import extra
 from umab.learner import Choice, Learner
 
-try:
+with extra("sklearn", "umab.adapters.sklearn"):
     from sklearn.base import BaseEstimator, is_classifier
     from sklearn.exceptions import NotFittedError
     from sklearn.utils import _safe_indexing as rows_of
     from sklearn.utils.validation import _num_samples as n_rows
     from sklearn.utils.validation import check_is_fitted
-except ImportError:
-    raise ImportError(
-        "umab.adapters.sklearn needs scikit-learn 1.6 or newer; in a checkout run: pip install -e '.[sklearn]'"
-    ) from None
 
 Array = npt.NDArray[Any]
 

@@ -15,15 +15,11 @@ from typing import Any
 
 from umab.experiments.experiment import Experiment, Setting
 from umab.experiments.runner import Outcome, Run
-from umab.extras import extra
 from umab.files import write_atomically
 from umab.plotting import Chart
 from umab.progress import Progress
 from umab.report.charts import regret_chart
 from umab.report.page import Certificates, Head, page
-
-with extra("report", "a report"):
-    import vl_convert
 
 FORMAT = "umab.Report"
 VERSION = 1

@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import vl_convert
-
 from umab.algorithms.registry import policy, recommended
 from umab.experiments.experiment import Experiment, Setting, paper
 from umab.experiments.pooled import Pooled
 from umab.experiments.runner import Summary
 from umab.files import write_atomically
+from umab.plotting import Chart, spread_out
 from umab.report import words
 from umab.report.charts import pooled_chart
 from umab.report.folder import figure_name, file_name
 from umab.report.page import environment
-from umab.results import Result, spread_out
+from umab.results import Result
 
 PAGE = "paper.md"
 FOLDER = "paper"
@@ -94,8 +93,7 @@ def figure(report: Path, experiment: Experiment, setting: Setting) -> str:
     chart = pooled_chart(curves, len(result.mean), title)
     # The letters of a browser may be wider than those that the legend is laid out with.
     chart["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 40}
-    drawing: str = vl_convert.vegalite_to_svg(chart)
-    return drawing
+    return Chart(chart).svg
 
 
 def write(report: Path, docs: Path) -> None:
