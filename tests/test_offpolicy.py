@@ -164,7 +164,7 @@ def test_losses_that_change_make_the_interval_wider_than_needed() -> None:
 def test_the_probability_must_be_that_of_the_draw() -> None:
     """What the estimates are for: a log in which the present probability stands is wrong, and it is said."""
     table = np.random.default_rng(3).normal([1.0, 2.0, 4.0], 1.0, size=(3000, 3))
-    log = played("umab-nn", np.abs(table), seed=0)
+    log = played("umab-g-a", np.abs(table), seed=0)
     right = estimate(log, [1 / 3, 1 / 3, 1 / 3])
     assert right.low < np.abs(table).mean() < right.high and not right.doubts
     wrong = [(choice.arm, 1 / 2, loss) for choice, loss in log]
@@ -179,6 +179,10 @@ def test_what_deserves_no_trust_is_said() -> None:
     assert (once.mean, once.low, once.high) == (-3.0, -math.inf, math.inf) and once.n_effective == 1.0
     unseen = estimate(logged(1000, 0, [0.5, 0.3, 0.2]), {0: 0.5, 1: 0.495, "new": 0.005})
     assert unseen.doubts == ("no round has arm='new', which the target would choose",)
+    uneven = estimate(
+        played("umab-nn", np.abs(np.random.default_rng(3).normal([1, 2, 4], size=(3000, 3))), 0), [1 / 3] * 3
+    )
+    assert len(uneven.doubts) == 1 and "weights are uneven, 3000 rounds count as " in uneven.doubts[0]
     good = estimate(logged(1000, 0, [0.5, 0.3, 0.2]), 0)
     assert good.doubts == () and "DOUBTFUL" not in repr(good)
 

@@ -35,6 +35,7 @@ from umab.results import Result, plot
 
 if TYPE_CHECKING:
     from umab import datasets as datasets
+    from umab import offpolicy as offpolicy
     from umab import testing as testing
     from umab import theory as theory
 
@@ -74,7 +75,7 @@ __all__ = [
     "simulate",
 ]
 
-_LATER = ("datasets", "testing", "theory")
+_LATER = ("datasets", "offpolicy", "testing", "theory")
 """What is imported when it is first asked for: not everybody needs it, and `import umab` should not wait for it."""
 
 if not TYPE_CHECKING:  # who checks types should still hear of names that are not there

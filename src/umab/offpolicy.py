@@ -29,6 +29,10 @@ Array = npt.NDArray[np.float64]
 _FEW = 30.0
 """Effective rounds below which a normal interval deserves no trust."""
 
+_UNEVEN = 0.25
+"""Effective rounds, as a share of those that count at all, below which weights are uneven: the rare rounds with the
+largest ones, of which the log may have none, then decide, and the interval is too short."""
+
 _FAR = 4.0
 """How many standard errors the mean weight may be away from 1, which it is in expectation."""
 
@@ -152,6 +156,10 @@ def estimate(
     doubts = [f"no round has arm={label!r}, which the target would choose" for label in unseen]
     if n_effective < _FEW:
         doubts.append(f"the log is worth {n_effective:.1f} rounds of the target only")
+    elif n_effective < _UNEVEN * (n_used := int(np.count_nonzero(weights))):
+        doubts.append(
+            f"weights are uneven, {n_used} rounds count as {n_effective:.1f}, so the interval may be too short"
+        )
     if abs(mean_weight - one) > _FAR * weight_error + 1e-9 * one:
         shown = _scaled(mean_weight, weight_exponent)
         doubts.append(f"the weights average {shown:.3g} and not 1, as if a probability were not that of its draw")
