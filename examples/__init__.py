@@ -1,1 +1,3 @@
-"""Demonstrations on things that really happen; `python -m examples.NAME` runs one, `make examples` all of them."""
+"""Demonstrations on things that really happen; `python -m examples.NAME` runs one, `python -m examples` all of them."""
+
+MODULES = ("sat_solvers", "query_plans")

@@ -15,7 +15,7 @@ from umab.files import write_atomically
 
 _DOTS_AN_INCH = 216.0
 
-_POINTS = 320
+POINTS = 320
 """Rounds of a curve that are drawn; more would make files larger and no line different to the eye."""
 
 
@@ -43,6 +43,11 @@ _STYLES = {
     "adahedge": _Style("#555555", (5, 2, 1, 2)),
     "solo-ftrl": _Style("#555555", (1, 1)),
     "uniform": _Style("#999999", (2, 3)),
+    "the learner": _Style("#7b3294"),
+    "best arm": _Style("#009e73"),
+    "worst arm": _Style("#d55e00"),
+    "at random": _Style("#666666", (2, 3)),
+    "best of each situation": _Style("#0072b2", (7, 2)),
 }
 _MORE = tuple(
     _Style(colour, dash)
@@ -101,7 +106,7 @@ def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64],
 
     An extra curve has no band, nor has a single trial.
     """
-    rounds = spread_out(len(mean), _POINTS)
+    rounds = spread_out(len(mean), POINTS)
     mean, sd = mean[rounds], sd[rounds]
     return {"policy": name, "role": role, "t": rounds + 1, "mean": mean} | band(
         mean, np.where(np.isnan(sd) | (role == "extra"), 0.0, sd)

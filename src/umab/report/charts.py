@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from umab.experiments.contest import RECOMMENDED, Standings
 from umab.experiments.pooled import Pooled
 from umab.experiments.runner import Outcome
-from umab.plotting import CONFIG, band, curve, curve_chart, plain, scales, styles_of
+from umab.plotting import CONFIG, POINTS, band, curve, curve_chart, plain, scales, spread_out, styles_of
 from umab.theory.scaling import LEVEL, Scaling
+
+_PHASES = 10
+"""Situations one after the other that have room for their names above a chart."""
 
 _FIT = 12
 """Letters of a label that fit over a column of a heat map."""
@@ -49,6 +54,95 @@ def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None 
         for name, each in curves.items()
     ]
     return curve_chart(values, n_rounds, title)
+
+
+class Total(NamedTuple):
+    """What somebody has spent up to each round, and between which bounds that was."""
+
+    mean: npt.NDArray[np.float64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+
+def totals_chart(
+    totals: Mapping[str, Total], title: str, *, unit: str, scale: str = "linear", situations: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the chart of what was spent up to each round, for a file.
+
+    Parameters
+    ----------
+    totals
+        Who spent what.
+    title
+        What was paid for.
+    unit
+        What the losses are counted in.
+    scale
+        That of the losses: "linear", "log" or "symlog".
+    situations
+        The situation of every round: where it changes, there is a line, and its name stands above.
+    """
+    n_rounds = len(next(iter(totals.values())).mean)
+    rounds = spread_out(n_rounds, POINTS)
+    values = [
+        {
+            "policy": name,
+            "role": "main",
+            "t": rounds + 1,
+            **{key: each[rounds] for key, each in total._asdict().items()},
+        }
+        for name, total in totals.items()
+    ]
+    spec = curve_chart(values, n_rounds, title)
+    y: dict[str, Any] = {"title": f"total loss, {unit}", "scale": {"type": scale}}
+    if scale == "log":
+        y = {**y, **_decades(totals.values())}
+    bands, lines = spec["layer"]
+    flatten, data = spec.pop("transform"), spec.pop("data")  # for the curves alone, not for the names above them
+    for layer in (bands, lines):
+        layer |= {"data": data, "transform": flatten}
+        layer["encoding"]["y"] |= y
+        layer["mark"]["clip"] = True
+    bands["transform"] = [*flatten, {"filter": "datum.low < datum.high"}]
+    changes = [0, *(t for t in range(1, len(situations)) if situations[t] != situations[t - 1]), n_rounds]
+    phases = [
+        {"from": begin, "to": end, "middle": (begin + end) / 2, "situation": situations[begin]}
+        for begin, end in itertools.pairwise(changes)
+        if len(situations)
+    ]
+    if not 1 < len(phases) <= _PHASES:  # one needs no name, and many would hide the curves
+        return spec
+    x = {"type": "quantitative"}
+    marks: list[dict[str, Any]] = [
+        {
+            "data": {"values": phases[1:]},
+            "mark": {"type": "rule", "strokeDash": [3, 3], "strokeWidth": 1},
+            "encoding": {"x": {**x, "field": "from"}, "color": {"value": "#bbbbbb"}},
+        },
+        {
+            "data": {"values": phases},
+            "mark": {"type": "text", "fontSize": 11, "dy": -7},
+            "encoding": {
+                "x": {**x, "field": "middle"},
+                "y": {"value": 0},
+                "text": {"field": "situation"},
+                "color": {"value": "#444444"},
+            },
+        },
+    ]
+    spec["layer"] += marks
+    spec["title"]["offset"] = 18
+    return spec
+
+
+def _decades(totals: Iterable[Total]) -> dict[str, Any]:
+    """Return an axis of powers of ten; it starts where all have settled, for a first loss may be next to nothing."""
+    lows, highs = zip(*((each.mean[len(each.mean) // 20], each.mean[-1]) for each in totals), strict=True)
+    first, last = math.floor(math.log10(min(lows))), math.ceil(math.log10(max(highs)))
+    return {
+        "scale": {"type": "log", "domain": [10.0**first, 10.0**last], "nice": False},
+        "axis": {"values": [10.0**power for power in range(first, last + 1)], "labelExpr": "format(datum.value, '~s')"},
+    }
 
 
 def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, Any]:
