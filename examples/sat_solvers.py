@@ -165,6 +165,8 @@ same bits, which are to be proved equal. The loss is the processor time for read
 milliseconds. A solver that needs more than {LIMIT:g} seconds has failed, and that counts as {1e3 * UNSOLVED:g}
 milliseconds: {" and ".join(CANNOT_BE_STOPPED)} cannot be stopped from outside and ran to their end, the others were
 stopped.
+Solvers, sizes and limit were settled after a look at run times, so that all of it takes a minute or two and the
+families differ; not after a look at what the learner does with them.
 """,
     remarks=remarks,
     scale="log",
