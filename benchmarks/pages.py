@@ -15,8 +15,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def wrapped(text: str) -> str:
-    """Return paragraphs with lines of at most 120 characters, now that all their words are known."""
-    return "\n\n".join(textwrap.fill(each, 120, break_long_words=False) for each in text.split("\n\n")) + "\n"
+    """Return paragraphs with lines of at most 120 characters, now that all words are known; tables as they are."""
+    parts = text.split("\n\n")
+    return "\n\n".join(p if p.startswith("|") else textwrap.fill(p, 120, break_long_words=False) for p in parts) + "\n"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
