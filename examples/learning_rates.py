@@ -1,0 +1,203 @@
+"""Learning rates: each round trains a small model, and one that diverges costs whatever it has come to."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from benchmarks.pages import table
+
+import umab
+from examples.demonstration import Demonstration, Record, amount, main
+from umab.checks import LARGEST
+
+Array = npt.NDArray[np.float64]
+
+RATES = {f"{rate:g}": rate for rate in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
+SCALES = {"plain features": 1.0, "small features": 0.5, "large features": 2.0}
+PHASES = ("plain features", "small features", "large features") * 2
+ROUNDS_A_PHASE = 250
+
+N_FEATURES = 8
+N_EXAMPLES = 128
+"""To train on, and as many again to validate."""
+N_STEPS, BATCH = 20, 16
+NOISE = 0.3
+
+STOP_AT = 10.0
+"""A run is stopped after the step that brings its error above so many times that of the start."""
+
+
+class Task(NamedTuple):
+    """What a model is to learn in a round."""
+
+    features: Array
+    targets: Array
+    validation_features: Array
+    validation_targets: Array
+    batches: npt.NDArray[np.int64]
+    """Which examples each step sees: the same for all rates."""
+
+
+class Tasks:
+    """A new task for each round, all made from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def task(self, t: int) -> Task:
+        """Return the task of round `t`: linear regression, with targets of the same size in all situations."""
+        random = np.random.default_rng([self._seed, t])
+        scale = SCALES[situation(self, t)]
+        features = scale * random.normal(size=(2 * N_EXAMPLES, N_FEATURES))
+        weights = random.normal(size=N_FEATURES) / (scale * math.sqrt(N_FEATURES))
+        targets = features @ weights + NOISE * random.normal(size=len(features))
+        batches = random.integers(N_EXAMPLES, size=(N_STEPS, BATCH))
+        train, validation = slice(N_EXAMPLES), slice(N_EXAMPLES, None)
+        return Task(features[train], targets[train], features[validation], targets[validation], batches)
+
+
+def situation(tasks: Tasks, t: int) -> str:
+    """Return how large the features are in round `t`."""
+    return PHASES[t // ROUNDS_A_PHASE % len(PHASES)]
+
+
+def train(task: Task, rate: float, stop_at: float = STOP_AT) -> float:
+    """Return the change of the validation error by a run of stochastic gradient descent: below 0 if it has learned.
+
+    Parameters
+    ----------
+    task
+        What to learn.
+    rate
+        The learning rate.
+    stop_at
+        The run is stopped after the step that brings the error above so many times that of the start; infinity to
+        never look. An error that no double can hold stops any run, and the change is the largest double.
+    """
+
+    def error() -> float:
+        return float(np.mean(np.square(task.validation_features @ weights - task.validation_targets)))
+
+    weights = np.zeros(N_FEATURES)
+    start = end = error()
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
+        for batch in task.batches:
+            features = task.features[batch]
+            gradient = 2.0 * features.T @ (features @ weights - task.targets[batch]) / len(batch)
+            weights = weights - rate * gradient
+            end = error()
+            if not end <= stop_at * start:  # also if it is not a number
+                break
+    return end - start if math.isfinite(end) else LARGEST
+
+
+def measure(tasks: Tasks, t: int, arm: str) -> float:
+    """Train the model of round `t` with the rate that `arm` names."""
+    return train(tasks.task(t), RATES[arm])
+
+
+RECOMMENDED = umab.recommended().name
+POLICIES = (RECOMMENDED, "sf-mab-a", "ahb", "umab-g-a", "banker-omd", "scb", "uniform")
+N_TRIALS = 100
+
+
+class Outcome(NamedTuple):
+    """What a policy came to on a table, in numbers that no single loss can spoil."""
+
+    gone_wrong: float
+    """The mean number of runs that ended with a larger error than they began with."""
+    others: float
+    """The mean loss of the other runs."""
+    total: float
+    """The median total."""
+    of_worst: float
+    """The mean number of runs with the largest rate."""
+
+    @classmethod
+    def of(cls, policy: str, losses: umab.Losses, seed: int) -> Outcome:
+        """Replay the policy."""
+        (result,) = umab.simulate([policy], losses, n_trials=N_TRIALS, seed=seed, progress=False)
+        paid = losses.table[np.arange(losses.n_rounds), result.arms]
+        return cls(
+            float((paid > 0.0).sum(axis=1).mean()),
+            float(paid[paid <= 0.0].mean()),
+            float(np.median(paid.sum(axis=1))),
+            float((result.arms == len(RATES) - 1).sum(axis=1).mean()),
+        )
+
+    def cells(self) -> list[str]:
+        """Return it for a table."""
+        return [f"{self.gone_wrong:.1f}", amount(self.others), amount(self.total)]
+
+
+def remarks(record: Record) -> str:
+    """Count runs that went wrong, with the stop and without."""
+    stopped, seed = record.losses, record.about["seed"]
+    tasks = Tasks(seed)
+    endless = umab.Losses.of(
+        [[train(tasks.task(t), rate, stop_at=math.inf) for rate in RATES.values()] for t in range(stopped.n_rounds)],
+        arms=tuple(RATES),
+    )
+    outcomes = {policy: [Outcome.of(policy, losses, seed) for losses in (stopped, endless)] for policy in POLICIES}
+    (with_stop, without), (at_random, _) = outcomes[RECOMMENDED], outcomes["uniform"]
+    columns = ["runs gone wrong", "mean of the others", "median total"]
+    shown = table(
+        ["policy", *columns, *(f"{each}, no stop" for each in columns)],
+        [[policy, *each[0].cells(), *each[1].cells()] for policy, each in outcomes.items()],
+    )
+    return f"""
+A total of losses like these is mostly that of the runs that went wrong: one of them costs as much as many good ones
+bring. So here are other numbers too: how many runs ended with a larger error than they began with, what the others
+brought on average, and the median of the totals, over {N_TRIALS} replays. And what if nobody stopped a run? Then a
+run that diverges goes on to multiply its error for all {N_STEPS} steps, and the same tasks give losses up to
+{endless.table.max():.2g} instead of {stopped.table.max():.2g}. (An error too large for a double would count as the
+largest double; that happened {int((endless.table == LARGEST).sum())} times.)
+
+{shown}
+All policies survive both. With the stop, {with_stop.gone_wrong:.1f} runs of the recommended policy go wrong, where
+choosing at random has {at_random.gone_wrong:.1f}. Without it, {without.gone_wrong:.1f} do. The policy then takes the
+largest rate {without.of_worst:.1f} times, where choosing at random does {at_random.of_worst:.1f} times; but it hardly
+tells the other rates apart. Beside a loss of {endless.table.max():.0e} one of a million is as good as none, and so is
+all that a good rate brings. It is so with every policy here: regret is counted in sums of losses, and in such a sum
+nothing else counts.
+
+That is no fault of a policy, but of the loss: nobody pays such a number. Let the loss be what a failed run really
+costs you, as the stop does. It need not be bounded for that, and here it is not: the stop looks only after the step,
+and one step can do any damage.
+"""
+
+
+DEMONSTRATION = Demonstration(
+    name="learning-rates",
+    title="Learning rates, where a wrong one diverges",
+    unit="units of squared error",
+    arms=tuple(RATES),
+    n_rounds=ROUNDS_A_PHASE * len(PHASES),
+    prepare=Tasks,
+    measure=measure,
+    situation=situation,
+    about=f"""
+A program trains small models, one after the other, each on new data. It has to choose the learning rate. With a small
+one little is learned in the time there is. With a large one much is learned, or the model diverges: every step makes
+the error larger than the last one, without end. Where that begins depends on the data, and nobody looks at them
+before.
+
+An arm is a learning rate: {", ".join(RATES)}.
+
+A round is one run of stochastic gradient descent: linear regression with {N_FEATURES} features, {N_EXAMPLES} examples
+to train on and {N_EXAMPLES} to validate, {N_STEPS} steps of {BATCH} examples each. The loss is the mean squared error
+on the validation examples after the run less that before it. It is negative if the model has learned, about -1 if all
+there was to learn; it is positive if it has diverged, and has no upper end. A run is stopped after the step that
+brings the error above {STOP_AT:g} times that of the start. The features become smaller or larger, by a factor of 2 or
+4, after every {ROUNDS_A_PHASE} rounds, and the rate that was best may then diverge. Tasks are made from the seed, so
+this table is the same on every machine but for rounding.
+""",
+    remarks=remarks,
+    scale="symlog",
+)
+
+if __name__ == "__main__":
+    main(DEMONSTRATION)
