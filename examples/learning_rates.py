@@ -15,7 +15,7 @@ from umab.checks import LARGEST
 
 Array = npt.NDArray[np.float64]
 
-RATES = {f"{rate:g}": rate for rate in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
+RATES = {f"rate {rate:g}": rate for rate in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 SCALES = {"plain features": 1.0, "small features": 0.5, "large features": 2.0}
 PHASES = ("plain features", "small features", "large features") * 2
 ROUNDS_A_PHASE = 250
@@ -185,7 +185,7 @@ one little is learned in the time there is. With a large one much is learned, or
 the error larger than the last one, without end. Where that begins depends on the data, and nobody looks at them
 before.
 
-An arm is a learning rate: {", ".join(RATES)}.
+An arm is a learning rate: {", ".join(map(str, RATES.values()))}.
 
 A round is one run of stochastic gradient descent: linear regression with {N_FEATURES} features, {N_EXAMPLES} examples
 to train on and {N_EXAMPLES} to validate, {N_STEPS} steps of {BATCH} examples each. The loss is the mean squared error

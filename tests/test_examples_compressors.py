@@ -6,6 +6,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import brotli
@@ -15,7 +16,7 @@ import pytest
 import zstandard
 from examples import compressors
 from examples.compressors import COMPRESSORS, DEMONSTRATION, KINDS, LARGEST, LINKS, PHASES, ROUNDS_A_PHASE, SMALLEST
-from examples.demonstration import run
+from examples.demonstration import read_record, run, write_record
 
 DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "zlib": zlib.decompress,
@@ -73,8 +74,9 @@ def test_the_loss_is_the_time_of_compressing_and_that_of_the_link(
     assert DEMONSTRATION.situation(sender, t) == PHASES[phase]
 
 
-def test_a_small_run_is_really_measured() -> None:
-    record = run(DEMONSTRATION, n_rounds=5, seed=1, progress=False)
+def test_a_small_run_is_really_measured(tmp_path: Path) -> None:
+    write_record(run(DEMONSTRATION, n_rounds=5, seed=1, progress=False), tmp_path / "record")
+    record = read_record(tmp_path / "record")
     sender = compressors.Sender(seed=1)
     for t in range(5):
         for k, arm in enumerate(record.losses.arms):

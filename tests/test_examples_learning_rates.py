@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from examples import learning_rates
-from examples.demonstration import run
+from examples.demonstration import read_record, run, write_record
 from examples.learning_rates import DEMONSTRATION, PHASES, RATES, ROUNDS_A_PHASE, STOP_AT, Tasks, train
 
 from umab.checks import LARGEST
@@ -72,10 +73,12 @@ def test_the_best_rate_changes_with_the_features() -> None:
         }
         best[name] = min(means, key=means.__getitem__)
         assert DEMONSTRATION.situation(tasks, first) == DEMONSTRATION.situation(tasks, first + 249) == name
-    assert best == {"plain features": "0.1", "small features": "0.3", "large features": "0.03"}
+    assert best == {"plain features": "rate 0.1", "small features": "rate 0.3", "large features": "rate 0.03"}
 
 
-def test_a_small_run_has_losses_of_both_signs_and_its_remarks_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_run_has_losses_of_both_signs_and_its_remarks_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(learning_rates, "POLICIES", (learning_rates.RECOMMENDED, "uniform"))
     monkeypatch.setattr(learning_rates, "N_TRIALS", 20)
     record = run(DEMONSTRATION, n_rounds=8, seed=3, progress=False)
@@ -85,6 +88,8 @@ def test_a_small_run_has_losses_of_both_signs_and_its_remarks_are_counted(monkey
     expected = [[train(tasks.task(t), rate) for rate in RATES.values()] for t in range(8)]
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     again = run(DEMONSTRATION, n_rounds=8, seed=3, progress=False)
+    write_record(again, tmp_path / "again")
+    again = read_record(tmp_path / "again")
     assert again.losses.digest == record.losses.digest and again.choices == record.choices
     remarks = DEMONSTRATION.remarks(record)
     (uniform,) = [line for line in remarks.splitlines() if line.startswith("| uniform |")]
