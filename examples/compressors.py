@@ -187,9 +187,9 @@ compressed once and sent often.
 A round is one message of {SMALLEST // 1000} to {LARGEST // 1000} kilobytes, small ones more often: log lines, JSON
 records, a web page, counters that are mostly zero, samples of a sensor, or a picture, which is compressed already.
 Messages are made from the seed. The loss is the time until the message has gone: the time that compressing took, by
-the clock, and the bytes that are left divided by the speed of the link. Compressing is measured; the link is
-computed, and has no delay but its speed. What the receiver does is not counted. The speed is one of
-{", ".join(LINKS)}, and changes after every {ROUNDS_A_PHASE} messages.
+the clock, and the bytes that are left divided by the speed of the link. Compressing is measured, so whatever else the
+machine does at the time counts too; the link is computed, and has no delay but its speed. What the receiver does is
+not counted. The speed is one of {", ".join(LINKS)}, and changes after every {ROUNDS_A_PHASE} messages.
 """,
     remarks=remarks,
 )

@@ -58,7 +58,8 @@ def test_messages_come_from_the_seed(sender: compressors.Sender) -> None:
     assert SMALLEST <= min(sizes) < 2 * SMALLEST and LARGEST / 2 < max(sizes) <= LARGEST
     same, other = compressors.Sender(seed=1), compressors.Sender(seed=2)
     assert messages == [same.message(t) for t in range(200)]
-    assert messages[:9] != [other.message(t) for t in range(9)]
+    assert not {each.content for each in messages} & {other.message(t).content for t in range(200)}
+    assert sizes[:9] != [len(other.message(t).content) for t in range(9)]
 
 
 @pytest.mark.parametrize("phase", range(len(PHASES)))
