@@ -12,6 +12,7 @@ from examples.demonstration import read_record, run, write_record
 from examples.learning_rates import DEMONSTRATION, PHASES, RATES, ROUNDS_A_PHASE, STOP_AT, Tasks, train
 
 from umab.checks import LARGEST
+from umab.report.charts import Total, totals_chart
 
 FIRST_OF = {name: PHASES.index(name) * ROUNDS_A_PHASE for name in dict.fromkeys(PHASES)}
 
@@ -96,3 +97,16 @@ def test_a_small_run_has_losses_of_both_signs_and_its_remarks_are_counted(
     # Only the largest rate diverges with plain features, and choosing at random takes it in one round of six.
     assert float(uniform.split(" | ")[1]) == pytest.approx(8 / 6, abs=0.8)
     assert uniform.split(" | ")[1] == uniform.split(" | ")[4]
+
+
+def test_the_axis_of_totals_of_both_signs_is_labelled_on_both_sides() -> None:
+    curves = {"the learner": Total(*[np.array([-20.0, -1500.0])] * 3), "at random": Total(*[np.array([5.0, 4e4])] * 3)}
+    for layer in totals_chart(curves, "", unit="units", scale="symlog")["layer"]:
+        values = layer["encoding"]["y"]["axis"]["values"]
+        assert values == [-1e4, -1e3, -100.0, -10.0, 0.0, 10.0, 100.0, 1e3, 1e4]
+    huge = {"the learner": Total(*[np.array([-2.0, 1e99])] * 3)}
+    assert (
+        9
+        < len(totals_chart(huge, "", unit="units", scale="symlog")["layer"][0]["encoding"]["y"]["axis"]["values"])
+        < 20
+    )

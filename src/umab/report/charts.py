@@ -97,6 +97,8 @@ def totals_chart(
     y: dict[str, Any] = {"title": f"total loss, {unit}", "scale": {"type": scale}}
     if scale == "log":
         y = {**y, **_decades(totals.values())}
+    elif scale == "symlog":
+        y = {**y, **_decades_of_both_signs(totals.values())}
     bands, lines = spec["layer"]
     flatten, data = spec.pop("transform"), spec.pop("data")  # for the curves alone, not for the names above them
     for layer in (bands, lines):
@@ -143,6 +145,15 @@ def _decades(totals: Iterable[Total]) -> dict[str, Any]:
         "scale": {"type": "log", "domain": [10.0**first, 10.0**last], "nice": False},
         "axis": {"values": [10.0**power for power in range(first, last + 1)], "labelExpr": "format(datum.value, '~s')"},
     }
+
+
+def _decades_of_both_signs(totals: Iterable[Total]) -> dict[str, Any]:
+    """Return an axis of 0 and powers of ten on both sides; left alone, a symlog axis labels one end only."""
+    largest = max(float(np.abs(each).max()) for each in totals)
+    last = max(1, math.floor(math.log10(max(largest, 1.0))))
+    powers = [10.0**power for power in range(1, last + 1, 1 + last // 8)]
+    label = "format(datum.value, abs(datum.value) < 1e12 ? '~s' : '~e')"
+    return {"axis": {"values": [*(-each for each in reversed(powers)), 0.0, *powers], "labelExpr": label}}
 
 
 def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, Any]:
