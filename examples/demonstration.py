@@ -460,10 +460,11 @@ def _arms(findings: Findings) -> str:
 _INDEX = """\
 # Demonstrations
 
-What a learner does on things that really happen: nothing is simulated but the replays, and there is nothing to
-download. Each demonstration is some work that can be done in several ways, the arms. In every round a learner chooses
-an arm, the work is done, and what it cost is measured; that is the loss. All arms do the work of every round, so that
-it is known what each would have cost. The learner hears the loss of its own choice only.
+What a learner does on things that really happen: nothing is simulated but the replays and the link over which
+compressors send, and there is nothing to download. Each demonstration is some work that can be done in several ways,
+the arms. In every round a learner chooses an arm, the work is done, and what it cost is measured; that is the loss. All
+arms do the work of every round, so that it is known what each would have cost. The learner hears the loss of its own
+choice only.
 
 {results}
 These are single runs, as they happened; the pages tell how much of that was luck.
