@@ -159,12 +159,11 @@ def remarks(record: Record) -> str:
     best = losses.table[:, int(losses.table.sum(axis=0).argmin())]
     shares = {name: float(best[rounds].sum() / best.sum()) for name, rounds in record.in_situation.items()}
     slow = max(shares, key=shares.__getitem__)
-    return f"""
+    return f"""\
 The sum is in {DEMONSTRATION.unit}, so the slow link decides: the rounds at {slow} make up {shares[slow]:.1%} of what
 the best arm spends. Choosing well on a fast link saves little of the sum, however large it is as a factor. If a
 message on a fast link is as dear to you as one on a slow link, then take the loss for that: the time as a multiple of
-what sending the message as it is would take, for instance.
-"""
+what sending the message as it is would take, for instance."""
 
 
 DEMONSTRATION = Demonstration(

@@ -142,7 +142,8 @@ def remarks(record: Record) -> str:
     tasks = Tasks(seed)
 
     def trained(rates: Iterable[float], stop_at: float = STOP_AT) -> Array:
-        return np.array([[train(tasks.task(t), rate, stop_at) for rate in rates] for t in range(stopped.n_rounds)])
+        each_task = map(tasks.task, range(stopped.n_rounds))
+        return np.array([[train(task, rate, stop_at) for rate in rates] for task in each_task])
 
     endless = umab.Losses.of(trained(RATES.values(), stop_at=math.inf))
     wider = umab.Losses.of(np.hstack([stopped.table, trained(LARGER_RATES)]))
@@ -154,7 +155,7 @@ def remarks(record: Record) -> str:
         ["policy", *columns, *(f"{each}, no stop" for each in columns)],
         [[policy, *each[0].cells(), *each[1].cells()] for policy, each in outcomes.items()],
     )
-    return f"""
+    return f"""\
 A total of losses like these is mostly that of the runs that went wrong: one of them costs as much as many good ones
 bring. So here are other numbers too: how many runs ended with a larger error than they began with, what the others
 brought on average, and the median of the totals, over {N_TRIALS} replays. And what if nobody stopped a run? Then a
@@ -178,8 +179,7 @@ How well this goes depends on how bad the worst arms are, for each has to be tri
 were settled after a look at others, some of which were harder. For instance, let the rates
 {" and ".join(map("{:g}".format, LARGER_RATES))} be arms too: then the median total of the recommended policy is
 {amount(wider_learner.total)}, with {wider_learner.gone_wrong:.1f} runs gone wrong, and that of choosing at random
-{amount(wider_at_random.total)}, with {wider_at_random.gone_wrong:.1f}.
-"""
+{amount(wider_at_random.total)}, with {wider_at_random.gone_wrong:.1f}."""
 
 
 DEMONSTRATION = Demonstration(
