@@ -12,6 +12,7 @@ help:
 	@echo "make docs        build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory      search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
+	@echo "make examples    measure the demonstrations and write docs/examples"
 	@echo "make test        run the tests"
 	@echo "make test-all    run the tests, the slow ones too"
 	@echo "make test-versions install the wheel on each Python from 3.11 on that is here, and use it"
@@ -40,6 +41,10 @@ test-versions: $(VENV)/.test
 # The theme would advertise another one.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# Some minutes; the times on the pages are better taken on a machine that does nothing else.
+examples: $(VENV)/.examples
+	$(BIN)/python -m examples
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
