@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from markdown import Extension, Markdown
+from markdown.inlinepatterns import InlineProcessor
+from markdown.util import ETX, STX
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
@@ -29,6 +32,26 @@ _TYPOGRAPHY = (
 
 _SOURCE = re.compile(r"^<!-- code: ([\w.]+) -->$", re.MULTILINE)
 _POLICIES = "<!-- policies -->"
+
+
+class PlainUnderscore(InlineProcessor):
+    """An underscore is one: docstrings and pages write p_t, and have stars for emphasis."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # noqa: D102
+        return f"{STX}{ord('_')}{ETX}", m.start(), m.end()  # what \\_ becomes
+
+
+class PlainUnderscores(Extension):
+    """Plain underscores, where neither code nor a link has taken them, and before emphasis does."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: D102
+        md.inlinePatterns.register(PlainUnderscore("_", md), "plain_underscore", 65)
+
+
+def on_config(config: Any) -> Any:
+    """Read all pages, and the docstrings on them, with plain underscores."""
+    config.markdown_extensions.append(PlainUnderscores())
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import html
 import html.parser
 import importlib.util
 import os
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 import umab
+import umab.datasets
+import umab.theory
 from umab.checks import LARGEST
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +50,7 @@ class Assets(html.parser.HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it: a warning is an error."""
     folder = tmp_path_factory.mktemp("site") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
@@ -95,7 +98,9 @@ def test_the_site_can_be_searched_in_a_browser_without_a_server(site: Path, brow
     tab.on("pageerror", lambda error: said.append(str(error)))
     tab.on("request", lambda asked: None if asked.url.startswith("file:") else said.append(asked.url))
     tab.goto(f"file://{site}/algorithms/umab-nn.html")
-    tab.fill("input.md-search__input", "rescaling")
+    tab.click("input.md-search__input")
+    tab.wait_for_function("document.querySelector('.md-search-result__meta').innerText.includes('Type to start')")
+    tab.keyboard.type("rescaling")
     tab.wait_for_function("document.querySelector('.md-search-result').innerText.includes('Why not EXP3')")
     assert said == []
     tab.close()
@@ -117,7 +122,17 @@ def test_every_public_name_has_its_place_in_the_reference(html_pages: dict[Path,
     for name in umab.__all__:
         thing = getattr(umab, name)
         assert name == "__version__" or f"{thing.__module__}.{name}" in anchors or f"umab.{name}" in anchors, name
-    assert {"umab.datasets.load", "umab.theory.certify", "umab.testing.check_policy"} <= anchors
+    for module in (umab.datasets, umab.theory):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            where = getattr(thing, "__module__", module.__name__)
+            assert f"{module.__name__}.{name}" in anchors or f"{where}.{name}" in anchors, name
+    assert {"umab.testing.check_policy", "umab.engine.interpreted.play"} <= anchors
+
+
+def test_formulas_of_docstrings_come_out_as_written(html_pages: dict[Path, Assets], site: Path) -> None:
+    text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", html_pages[site / "api" / "policies.html"].text)))
+    assert "The estimate is ℓ̂_{t,k} = max(ℓ_t / p'_{t,k}, −2/(η_t p_{t,k})), and 0 for the other arms." in text
 
 
 @pytest.fixture(scope="module")

@@ -35,8 +35,10 @@ class EXP3(KnownHorizon):
 
     Parameters
     ----------
-    low, high
-        The range of the losses. A loss outside it is refused.
+    low
+        The smallest loss that there can be; one below it is refused.
+    high
+        The largest; one above it is refused.
     gamma
         γ; if it is not given, min(1, √(n ln n / ((e − 1) T))).
     horizon

@@ -32,8 +32,10 @@ class EXP3P(KnownHorizon):
 
     Parameters
     ----------
-    low, high
-        The range of the losses. A loss outside it is refused.
+    low
+        The smallest loss that there can be; one below it is refused.
+    high
+        The largest; one above it is refused.
     delta
         δ, the probability with which the bound may fail.
     horizon

@@ -22,8 +22,10 @@ class TsallisINF(KnownRange):
 
     Parameters
     ----------
-    low, high
-        The range of the losses. A loss outside it is refused.
+    low
+        The smallest loss that there can be; one below it is refused.
+    high
+        The largest; one above it is refused.
 
     Guarantee
     ---------

@@ -111,7 +111,8 @@ def simulate(
 
     Returns
     -------
-    A `Result`, or a list of them: the regret of every trial and round, its mean, standard deviation and error.
+    Result or list of Result
+        The regret of every trial and round, its mean, standard deviation and error; a list for a list of policies.
 
     Examples
     --------

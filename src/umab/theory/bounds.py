@@ -257,8 +257,10 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
     ----------
     losses
         What `umab.Losses.of` takes. Policies that do not take them are left out.
-    n_trials, seed
-        Of the measurement.
+    n_trials
+        How many trials to measure.
+    seed
+        Of the trials.
     """
     table = Losses.of(losses)
     names = [name for name in TABLE_1 if takes(as_policy(name), table)]

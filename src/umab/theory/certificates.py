@@ -72,14 +72,17 @@ def certify(
         breaks. Those about UMAB-S are for any rate, but for nothing else that is there for study.
     losses
         What `umab.Losses.of` takes.
-    n_trials, seed
+    n_trials
+        How many runs.
+    seed
         Of the runs.
     progress
         As for `umab.simulate`.
 
     Returns
     -------
-    A row for each statement; see `Certified` and `TOLERANCE`.
+    list of Certified
+        A row for each statement; see `Certified` and `TOLERANCE`.
     """
     which, table = as_policy(policy), Losses.of(losses)
     if why := refusal(which):

@@ -85,9 +85,11 @@ def scaling(
         ``"small"``: two arms, (1e-8, 0) for ever.
     values
         The values; by default a range of them.
-    n_tables, n_trials
-        How many tables of each value, and trials on each. The standard errors are those of means over tables, so they
-        count both.
+    n_tables
+        How many tables of each value. The standard errors are those of means over tables, so they count both these and
+        the trials.
+    n_trials
+        How many trials on each table.
     seed
         Of the tables and trials.
     progress
@@ -95,8 +97,9 @@ def scaling(
 
     Returns
     -------
-    The points and the exponent, by least squares on logarithms, weighted by the errors of the points. Its interval is
-    that of a t-distribution; where the points scatter more than their errors allow, the interval is wider for it.
+    Scaling
+        The points and the exponent, by least squares on logarithms, weighted by the errors of the points. Its interval
+        is that of a t-distribution; where the points scatter more than their errors allow, it is wider for it.
     """
     checks.one_of("over", over, get_args(Over))
     checks.one_of("family", family, get_args(Family))
