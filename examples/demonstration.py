@@ -367,7 +367,7 @@ know a range of losses are left out: nobody knows one here.
 ## How it was measured
 
 {how}
-```text
+```sh
 python -m {module}
 python -m {module} --from-recorded
 umab compare examples/recorded/{name}.csv
@@ -473,10 +473,10 @@ These are single runs, as they happened; the pages tell how much of that was luc
 
 In a checkout, with the extra `examples`. Each takes less than two minutes on a quiet machine, and shows how far it is.
 
-```text
+```sh
 pip install -e '.[examples]'
-python -m examples.sat_solvers --out /tmp/solvers     # measures here, and writes a page of its own
-python -m examples.sat_solvers --rounds 50 --out /tmp/solvers
+python -m examples.sat_solvers --out solvers          # measures here, and writes a page of its own
+python -m examples.sat_solvers --rounds 50 --out solvers
 python -m examples                                    # all of them; writes the pages that you are reading
 python -m examples --from-recorded                    # the same pages again, without measuring
 ```
@@ -486,7 +486,7 @@ python -m examples --from-recorded                    # the same pages again, wi
 The losses of every arm in every round are in `examples/recorded`, as plain CSV: one column an arm, one row a round. The
 file of the same name that ends in `.json` has what the learner chose, and on which machine that was.
 
-```text
+```sh
 umab compare examples/recorded/sat-solvers.csv
 umab certify examples/recorded/query-plans.csv
 ```

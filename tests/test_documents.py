@@ -12,6 +12,7 @@ import os
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -121,10 +122,13 @@ class Page:
         assert extras and set((extras[1] or "all").split(",")) <= EXTRAS
 
     def python(self, words: list[str]) -> None:
-        """Run an example of ours, if there is time for it."""
-        assert (ROOT / words[0]).is_file()
-        if self.in_full:
-            subprocess.run([sys.executable, ROOT / words[0], *words[1:]], check=True)
+        """Run a demonstration, if there is time for it, with fewer rounds; all at once are left to `make examples`."""
+        assert words[0] == "-m" and words[1].partition(".")[0] == "examples" and importlib.util.find_spec(words[1])
+        if self.in_full and (words[1] != "examples" or "--from-recorded" in words):
+            few = ["--rounds", "50", "--out", "few"]  # the second of two options of one name counts
+            few = [] if {"--rounds", "--from-recorded"} & set(words) else few
+            where = {**os.environ, "PYTHONPATH": str(ROOT)}  # the demonstrations are copies here, what they use is not
+            subprocess.run([sys.executable, *words, *few], env=where, check=True)
 
     def umab(self, words: list[str]) -> None:
         options = cli._parser().parse_args(words)
@@ -145,6 +149,8 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
     known = dict(DATASETS)
+    shutil.copytree(ROOT / "examples", "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    Path("docs/examples").mkdir(parents=True)
     random = np.random.default_rng(0)
     for name in ("latencies", "losses"):
         np.savetxt(
