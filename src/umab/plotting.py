@@ -170,7 +170,9 @@ def curve_chart(values: list[dict[str, Any]], n_rounds: int, title: str | None =
         "layer": layers,
     }
     if not interactive:
-        return {**spec, "width": 440, "title": {"text": title, "anchor": "start"}}
+        # The letters of a browser may be wider than those that the legend is laid out with.
+        padding = {"left": 5, "top": 5, "bottom": 5, "right": 40}
+        return {**spec, "width": 440, "title": {"text": title, "anchor": "start"}, "padding": padding}
     picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
     lines["params"] = [picked]
     for layer in layers:

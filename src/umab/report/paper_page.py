@@ -91,8 +91,6 @@ def figure(report: Path, experiment: Experiment, setting: Setting) -> str:
         curves[name] = Pooled(Summary.of(result.final_regret), rounds + 1, result.mean[rounds], result.se[rounds], 1)
     title = f"{experiment.figure}, {setting.name}"
     chart = pooled_chart(curves, len(result.mean), title)
-    # The letters of a browser may be wider than those that the legend is laid out with.
-    chart["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 40}
     return Chart(chart).svg
 
 
