@@ -366,8 +366,9 @@ class Learner:
         Parameters
         ----------
         after
-            Which choices those are: an int for choices after which at least that many others were made, or a timedelta
-            for choices that were made at least that long ago, by the clock of the system.
+            Which choices those are: an int for choices after which at least that many others were made, which is not a
+            number of seconds; or a timedelta for choices that were made at least that long ago, by the clock of the
+            system.
         loss
             What each of them is taken to have cost.
         reward
@@ -393,10 +394,16 @@ class Learner:
             if assumed is not None and not self._lowest <= assumed <= self._highest:
                 raise self._refusal(assumed, "any", reward)
             if isinstance(after, datetime.timedelta):
+                if after < datetime.timedelta():
+                    raise ValueError(f"after must be at least 0, but got {after=!r}")
                 latest = time.time() - after.total_seconds()
                 expired = [each for each in self._open.values() if each[-1] <= latest]
             else:
-                last_id = self._next_id - 1 - checks.whole("after", after, least=0)
+                try:
+                    n_later = checks.whole("after", after, least=0)
+                except TypeError as error:
+                    raise TypeError(f"{error}; it counts choices, and a time is a datetime.timedelta") from None
+                last_id = self._next_id - 1 - n_later
                 expired = [each for each in self._open.values() if each[0].id <= last_id]
             for each in expired:
                 self._close(each, assumed)
