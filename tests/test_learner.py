@@ -86,7 +86,7 @@ def test_bad_policies_and_seeds_are_refused() -> None:
 def test_a_negative_loss_is_refused_by_umab_nn_with_advice() -> None:
     learner = umab.Learner(umab.UMABNN(), ["a", "b"])
     with pytest.raises(
-        ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-1\.5 for arm='a'; use UMABG"
+        ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-1\.5 for arm='a'; umab.recommended"
     ):
         learner.update("a", -1.5)
     learner.update("a", -0.0)

@@ -54,7 +54,7 @@ class UMABNN(Policy):
     """
 
     scale_free: ClassVar[bool] = True
-    instead: ClassVar[str] = "; use UMABG for losses of any sign"
+    instead: ClassVar[str] = "; umab.recommended() takes losses of any sign"
     reference: ClassVar[str] = "Chen & Zhang 2023, Algorithm 1"
 
     @property
