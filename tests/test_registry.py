@@ -125,6 +125,7 @@ def test_every_registered_name_gives_itself_back() -> None:
     ("text", "message"),
     [
         ("UMAB-NN", "but got 'UMAB-NN'; did you mean 'umab-nn'"),
+        ("recomended", "a policy must be one of recommended, .*; did you mean 'recommended'"),
         ("umab-gg", "a policy must be one of .*umab-nn, .*but got 'umab-gg'; did you mean 'umab-g"),
         ("", "a policy must be one of"),
         ("umab-g-a:", "must have the form key=value"),

@@ -105,9 +105,9 @@ def policy(text: str) -> Policy:
     if name.startswith(_CENTRED) and name.endswith(")"):
         raise ValueError(f"parameters must stand inside the brackets, as in centred(umab-s:rate=2), but got {text!r}")
     if name not in _REGISTRY:
-        close = difflib.get_close_matches(name.lower(), _REGISTRY, n=1)
+        close = difflib.get_close_matches(name.lower(), ["recommended", *_REGISTRY], n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"a policy must be one of {', '.join(_REGISTRY)}, but got {name!r}{hint}")
+        raise ValueError(f"a policy must be one of recommended, {', '.join(_REGISTRY)}, but got {name!r}{hint}")
     prototype, _ = _REGISTRY[name]
     if colon and isinstance(prototype, Centred):
         raise ValueError(f"{name} is a centred policy and takes no parameters, but got {text!r}")
