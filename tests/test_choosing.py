@@ -258,6 +258,10 @@ def test_what_can_be_decorated() -> None:
     ):
         with pytest.raises(TypeError, match=message):
             chooses(function)
+    with pytest.raises(ValueError, match=r"but got \(\['a', 'b'\],\); pass the arms one by one, as in choose\(\*arms"):
+        umab.choose(["a", "b"], failure=1.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="maximizes rewards; make it without maximize=True, and let the loss be minus"):
+        umab.Attempt(umab.Learner("uniform", 2, maximize=True), failure=1.0)
     with pytest.raises(ValueError, match="two arms or more, or a learner, but got"):
         choose("a", failure=30.0)
     with pytest.raises(ValueError, match="but got both"):

@@ -218,7 +218,8 @@ def choose(
     """
     if learner is None:
         if len(arms) < 2:
-            raise ValueError(f"choose needs two arms or more, or a learner, but got {arms!r}")
+            one = "; pass the arms one by one, as in choose(*arms, ...)" if arms and not isinstance(arms[0], Label) else ""
+            raise ValueError(f"choose needs two arms or more, or a learner, but got {arms!r}{one}")
     elif arms:
         raise ValueError(f"choose takes arms or a learner, which has its own, but got both: {arms!r} and {learner!r}")
     if loss is not None and (not callable(loss) or inspect.iscoroutinefunction(loss)):
@@ -265,7 +266,10 @@ def _check_learner(learner: Any) -> None:
     if not isinstance(learner, Learner):
         raise TypeError(f"learner must be a Learner, but got {learner=!r}")
     if learner.maximize:
-        raise ValueError("the learner must be one of losses, as run times are, but this one maximizes rewards")
+        raise ValueError(
+            "the learner must be one of losses, as run times are, but this one maximizes rewards; "
+            "make it without maximize=True, and let the loss be minus the reward"
+        )
 
 
 def _checked_failure(failure: Any, learner: Learner) -> Failure:
