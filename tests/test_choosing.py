@@ -258,7 +258,11 @@ def test_what_can_be_decorated() -> None:
     ):
         with pytest.raises(TypeError, match=message):
             chooses(function)
-    with pytest.raises(ValueError, match=r"but got \(\['a', 'b'\],\); pass the arms one by one, as in choose\(\*arms"):
+    with pytest.raises(TypeError, match=r"loss must take two arguments, the result and the seconds, but .* does not"):
+        umab.choose("a", "b", failure=1.0, loss=lambda result: 1.0)  # type: ignore[misc, arg-type]
+    with pytest.raises(TypeError, match="failure must take two arguments, the exception and the seconds, but"):
+        umab.choose("a", "b", failure=lambda error: 1.0)  # type: ignore[misc, arg-type]
+    with pytest.raises(ValueError, match=r"but got \(\['a', 'b'\],\); pass the arms one by one: choose\(\*arms"):
         umab.choose(["a", "b"], failure=1.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="maximizes rewards; make it without maximize=True, and let the loss be minus"):
         umab.Attempt(umab.Learner("uniform", 2, maximize=True), failure=1.0)

@@ -550,7 +550,11 @@ def test_a_refused_expiry_changes_nothing() -> None:
         (0, {"loss": 1.0, "forget": True}, "with forget=True no feedback must be given"),
         (-1, {"loss": 1.0}, "after must be at least 0"),
         (datetime.timedelta(seconds=-1), {"loss": 1.0}, "after must be at least 0, but got after=datetime.timedelta"),
-        (30.0, {"loss": 1.0}, r"after must be a whole number, but got after=30.0; it counts .* a time is a datetime.timedelta"),
+        (
+            30.0,
+            {"loss": 1.0},
+            r"after must be a whole number, but got after=30.0; it counts .* a time is a datetime.timedelta",
+        ),
         ("1 h", {"loss": 1.0}, "after must be a whole number.*; it counts choices"),
     ]
     for after, given, message in refused:

@@ -218,12 +218,20 @@ def choose(
     """
     if learner is None:
         if len(arms) < 2:
-            one = "; pass the arms one by one, as in choose(*arms, ...)" if arms and not isinstance(arms[0], Label) else ""
-            raise ValueError(f"choose needs two arms or more, or a learner, but got {arms!r}{one}")
+            hint = (
+                "; pass the arms one by one: choose(*arms, ...)"
+                if any(isinstance(each, list | tuple) for each in arms)
+                else ""
+            )
+            raise ValueError(f"choose needs two arms or more, or a learner, but got {arms!r}{hint}")
     elif arms:
         raise ValueError(f"choose takes arms or a learner, which has its own, but got both: {arms!r} and {learner!r}")
     if loss is not None and (not callable(loss) or inspect.iscoroutinefunction(loss)):
         raise TypeError(f"loss must be a function of the result and the seconds, but got {loss=!r}")
+    if loss is not None and not _takes_two(loss):
+        raise TypeError(f"loss must take two arguments, the result and the seconds, but {loss!r} does not")
+    if callable(failure) and not _takes_two(failure):  # here, as an Attempt is made at every call
+        raise TypeError(f"failure must take two arguments, the exception and the seconds, but {failure!r} does not")
 
     def decorate(function: Callable[Concatenate[Any, P], R], /) -> Chosen[P, R]:
         signature = _signature_without_arm(function)
@@ -285,6 +293,17 @@ def _checked_failure(failure: Any, learner: Learner) -> Failure:
     if refusal is not None:
         raise ValueError(refusal)
     return number
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Return whether it can be called with two arguments, as far as one can tell before."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some functions in C do not say
+        return True
+    return True
 
 
 def _signature_without_arm(function: Any) -> inspect.Signature:
