@@ -145,6 +145,18 @@ def test_a_bare_arm_counts_as_a_select_and_an_update() -> None:
     assert state_of(bare) == state_of(chosen)
 
 
+def test_a_warning_when_the_arm_comes_back_in_place_of_its_choice() -> None:
+    learner = umab.Learner("umab-s", ["a", "b"], seed=0)
+    choice = learner.select()
+    other = "b" if choice.arm == "a" else "a"
+    learner.update(other, 1.0)  # warnings are errors here
+    learner.update(choice.arm, 1.0, probability=choice.probability)
+    with pytest.warns(umab.LearnerWarning, match=f"update got arm='{choice.arm}', of which a choice is open") as caught:
+        learner.update(choice.arm, 1.0)
+        learner.update(choice.arm, 1.0)  # once is enough
+    assert [warning.filename for warning in caught] == [__file__]
+
+
 def test_arms_are_drawn_with_their_probabilities() -> None:
     learner = umab.Learner("umab-g-a:rate=4", 3, seed=0)
     for arm, loss in ((0, 2.0), (1, 1.0), (2, -1.0)):

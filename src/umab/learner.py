@@ -143,6 +143,7 @@ class Learner:
         self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
         self._n_quiet = 0  # calls of select since the last feedback
         self._may_warn_of_certainty = True
+        self._may_warn_of_labels = True
 
     def _name_arms(self, labels: tuple[Label, ...]) -> None:
         self._labels = labels
@@ -262,6 +263,14 @@ class Learner:
                 f"{probability:.6f}; if another arm becomes better, that will be noticed late"
             )
 
+    def _warn_of_labels(self, index: int) -> None:
+        if any(where == index for _, where, *_ in self._open.values()):
+            self._may_warn_of_labels = False
+            _warn(
+                f"update got arm={self._labels[index]!r}, of which a choice is open; pass what select returned, not "
+                "its arm: else the choice stays open for ever, and the probability of its draw is not used"
+            )
+
     def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
         """Return which arms may be drawn, or None if all may."""
         if isinstance(among, (str, bytes)) or not isinstance(among, Iterable):
@@ -314,6 +323,8 @@ class Learner:
                 propensity = self._propensity(index, probability)
                 if not self._lowest <= loss <= self._highest:
                     raise self._refusal(loss, choice, reward)
+                if self._may_warn_of_labels and probability is None and self._open:
+                    self._warn_of_labels(index)
                 self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, True)
             if index is not None:
                 self._tallies[index].take_in(value)
@@ -652,7 +663,7 @@ def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, LearnerWarning, stacklevel=4)  # the line that called `select`
+    warnings.warn(message, LearnerWarning, stacklevel=4)  # the line that called `select` or `update`
 
 
 def _whole_or(value: Any, otherwise: int) -> int:
