@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import umab
@@ -17,6 +18,12 @@ POLICIES: dict[str, Policy] = {name: umab.policy(name).for_horizon(1000) for nam
 def state_of(learner: umab.Learner) -> Any:
     """Return the state inside a learner, in plain Python."""
     return layout_of(learner.policy).unpack(learner._buffer)
+
+
+def without_times(learner: umab.Learner) -> dict[str, Any]:
+    """Return all that is saved of a learner but when its open choices were drawn."""
+    saved = json.loads(learner.to_json())
+    return {**saved, "outstanding": [each[:-1] for each in saved["outstanding"]]}
 
 
 def same_bits(first: Array, second: Array) -> bool:

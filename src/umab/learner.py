@@ -334,12 +334,14 @@ class Learner:
         """Return what was said, and the loss that it is. The only place where a reward becomes a loss."""
         if self._maximize:
             if loss is not None or reward is None:
-                raise TypeError(f"a learner that maximises must be told reward=..., but got {loss=!r}, {reward=!r}")
+                raise TypeError(
+                    f"reward must be given, and no loss, to a learner that maximises, but got {loss=!r}, {reward=!r}"
+                )
             value = checks.real("reward", reward)
             return value, 0.0 - value  # not -value: a reward of 0 is a loss of 0, and not of -0
         if reward is not None or loss is None:
             raise TypeError(
-                f"a learner must be told loss=..., or be made with maximize=True, but got {loss=!r}, {reward=!r}"
+                f"loss must be given, or reward to a learner with maximize=True, but got {loss=!r}, {reward=!r}"
             )
         value = checks.real("loss", loss)
         return value, value
