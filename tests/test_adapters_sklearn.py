@@ -205,3 +205,19 @@ def test_what_is_refused_changes_nothing() -> None:
             selector(loss=loss).partial_fit(X[:2], Y[:2])
     with pytest.raises(ValueError, match="the labels of arms must differ"):
         OnlineSelector([("a", GOOD), ("a", BAD)]).predict(X)
+
+
+def test_what_cannot_be_chosen_from_is_refused_before_anything_is_predicted() -> None:
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    number = DummyRegressor().fit([[0]], [0.0])
+    label = DummyClassifier().fit([[0]], [0])
+    refused: list[tuple[Any, Any, str]] = [
+        ([number, number], None, r"must be pairs of a name and a fitted estimator, but got DummyRegressor\(\)"),
+        ({"a": number}, None, "must be pairs of a name and a fitted estimator, but got 'a'"),
+        ([("a", number), ("b", label)], None, "all classifiers or none, but got both kinds"),
+        ([("a", number)], "mae", "loss must be one of 'squared_error', .* but got loss='mae'"),
+    ]
+    for estimators, loss, message in refused:
+        with pytest.raises((TypeError, ValueError), match=message):
+            OnlineSelector(estimators, loss=loss).predict([[0]])

@@ -139,9 +139,7 @@ def test_a_loss_that_is_none_counts_as_a_failure(learner: Heard, bad: Any) -> No
     def give(arm: str, value: Any) -> Any:
         return value
 
-    with pytest.warns(
-        RuntimeWarning, match=r"arm='[ab]' had no loss that the learner takes.*loss must be"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"arm='[ab]' had no loss that the learner takes.*loss must be"):
         result = give(bad)
     assert result is bad and learner.losses == [30.0]  # the caller has the result, and the arm does not look good
 
@@ -530,3 +528,18 @@ def test_forgetting_refuses_what_is_not_open() -> None:
         learner.forget(choice)
     with pytest.raises(ValueError, match="it was used before"):
         learner.update(choice, 1.0)
+
+
+def test_wrong_arguments_are_no_failure_of_an_arm(learner: Heard) -> None:
+    @choose(failure=30.0, learner=learner)
+    def add(arm: str, first: int, second: int = 0) -> int:
+        return first + second
+
+    before = learner.to_json()
+    wrong: Any = add
+    bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), (("a", 1, 2), {}), ((1,), {"third": 2})]
+    for args, kwargs in bad:
+        with pytest.raises(TypeError, match=r"add: .*; callers leave the first argument, the arm, out"):
+            wrong(*args, **kwargs)
+    assert learner.to_json() == before
+    assert add(1, second=2) == 3

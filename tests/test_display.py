@@ -106,6 +106,7 @@ class Learner:
         self.policy = umab.recommended()
         self.arms = tuple(probabilities)
         self.outstanding = (None,) * n_open
+        self.maximize = False
 
     def probabilities(self) -> npt.NDArray[np.float64]:
         return np.array(list(self._probabilities.values()))
@@ -116,7 +117,9 @@ class Learner:
 
 def test_a_learner_shows_probabilities_and_counters() -> None:
     root = parsed(display.learner_html(Learner({"<script>": 0.75, 2: 0.25}, n_open=1)))
-    assert words(root).startswith("centred(umab-s)|: 2 arms, 1 open choice")
+    assert words(root).startswith("centred(umab-s)|: 2 arms, 1 open choice; losses, lower is better")
+    gains = umab.Learner("uniform", 2, maximize=True)
+    assert "rewards, higher is better" in words(parsed(gains._repr_html_()))
     assert [["".join(cell.itertext()).strip() for cell in row] for row in root.iter("tr")] == [
         ["arm", "probability", "selected", "losses", "mean", "latest"],
         ["<script>", "0.750", "7", "6", "–", "–"],

@@ -239,6 +239,13 @@ def choose(
         Attempt(chooser, failure=failure)  # says at once what is wrong with them
         name = getattr(function, "__name__", repr(function))
 
+        def check_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            """Refuse what the function cannot be called with before an arm is drawn: it is no failure of the arm."""
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}; callers leave the first argument, the arm, out") from None
+
         def finish(attempt: Attempt, result: Any) -> None:
             _check_finished(name, result)
             if loss is not None:
@@ -249,6 +256,7 @@ def choose(
 
             @functools.wraps(function)
             async def chosen(*args: P.args, **kwargs: P.kwargs) -> Any:
+                check_arguments(args, kwargs)
                 with Attempt(chooser, failure=failure) as attempt:
                     result = await awaited(attempt.arm, *args, **kwargs)
                     finish(attempt, result)
@@ -257,6 +265,7 @@ def choose(
 
             @functools.wraps(function)
             def chosen(*args: P.args, **kwargs: P.kwargs) -> Any:
+                check_arguments(args, kwargs)
                 with Attempt(chooser, failure=failure) as attempt:
                     result = function(attempt.arm, *args, **kwargs)
                     finish(attempt, result)

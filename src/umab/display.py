@@ -36,6 +36,8 @@ class _Learner(Protocol):
     def arms(self) -> tuple[Any, ...]: ...
     @property
     def outstanding(self) -> tuple[Any, ...]: ...
+    @property
+    def maximize(self) -> bool: ...
     def probabilities(self) -> Curve: ...
     def counters(self) -> Mapping[Any, _Counter]: ...
 
@@ -54,7 +56,8 @@ def learner_html(learner: _Learner) -> str:
     }
     likely = np.sort(np.argsort(-probabilities, kind="stable")[:_MOST_ARMS])
     shown = [learner.arms[at] for at in likely]
-    title = f"{counted(len(learner.arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}"
+    better = "rewards, higher is better" if learner.maximize else "losses, lower is better"
+    title = f"{counted(len(learner.arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}; {better}"
     return _box(learner.policy.name, title, _table(rows, shown, "with the highest probabilities"))
 
 

@@ -298,8 +298,8 @@ class Learner:
         ----------
         choice
             What `select` returned, at any later time and in any order, also as the list that JSON makes of it; or the
-            label of an arm that was chosen without `select`, which counts as a select and an update. After a `select`
-            pass the choice, not its arm: only the choice knows with which probability it was drawn.
+            label of an arm that was chosen without `select`: to the policy that is a select and an update. After a
+            `select` pass the choice, not its arm: only the choice knows with which probability it was drawn.
         loss
             Any finite number, in any unit; lower is better.
         reward
@@ -620,7 +620,8 @@ class Learner:
 def _labels(arms: Any) -> tuple[Label, ...]:
     """Return the labels of the arms, checked."""
     if isinstance(arms, (str, bytes, Mapping, Set)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
-        raise TypeError(f"arms must be a number or a sequence of labels, but got arms={arms!r}")
+        hint = "; a list of them has an order" if isinstance(arms, (Mapping, Set)) else ""
+        raise TypeError(f"arms must be a number or a sequence of labels, but got arms={arms!r}{hint}")
     if not hasattr(arms, "__iter__"):
         return tuple(range(checks.whole("arms", arms, least=1)))
     labels = tuple(each.item() if isinstance(each, np.generic) else each for each in arms)

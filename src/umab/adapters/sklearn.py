@@ -166,8 +166,14 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def _start(self) -> Learner:
         """Return the learner, a new one in the first call."""
         if not hasattr(self, "learner_"):
-            for name, estimator in self.estimators:
+            for pair in self.estimators:
+                if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                    raise TypeError(f"estimators must be pairs of a name and a fitted estimator, but got {pair!r}")
+                name, estimator = pair
                 check_is_fitted(estimator, msg=f"estimators must be fitted, but {name!r}, a %(name)s, is not")
+            if len({is_classifier(estimator) for _, estimator in self.estimators}) > 1:
+                raise ValueError("estimators must be all classifiers or none, but got both kinds")
+            self._loss()  # a name that is none is refused before anything is predicted
             self.learner_ = Learner(self.policy, [name for name, _ in self.estimators], seed=self.seed)
         return self.learner_
 
