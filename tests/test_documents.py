@@ -21,8 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import markdown
 import numpy as np
 import pytest
+from mkdocs.config import load_config
 
 import umab
 from umab import cli
@@ -38,9 +40,10 @@ DOCUMENTS = [
     "CONTRIBUTING.md",
     *(str(each.relative_to(ROOT)) for each in sorted(ROOT.glob("docs/**/*.md"))),
 ]
-MODULES = sorted(
-    each.name for each in pkgutil.walk_packages(umab.__path__, "umab.") if not each.name.endswith("__main__")
-)
+MODULES = [
+    "umab",
+    *sorted(each.name for each in pkgutil.walk_packages(umab.__path__, "umab.") if not each.name.endswith("__main__")),
+]
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -62,6 +65,14 @@ def fenced(document: str) -> list[Block]:
     return found
 
 
+def shown_as_code(document: str) -> int:
+    """Return how many blocks the site shows as code, whatever way they are written in."""
+    site = load_config(str(ROOT / "mkdocs.yml"))
+    page = (ROOT / document).read_text(encoding="utf-8")
+    html = markdown.markdown(page, extensions=site.markdown_extensions, extension_configs=site.mdx_configs)
+    return len(re.findall(r"<pre\b", html))
+
+
 def blocks(document: str, language: str) -> list[str]:
     return [block.text for block in fenced(document) if block.language == language]
 
@@ -79,7 +90,9 @@ class Page:
         self.module.__file__ = document
 
     def run(self) -> None:
-        for block in fenced(self.document):
+        found, shown = fenced(self.document), shown_as_code(self.document)
+        assert len(found) == shown, f"blocks must be in fences that are closed, but got {len(found)} of {shown}"
+        for block in found:
             run_block = getattr(self, f"run_{block.language}", None)
             assert run_block, f"a block must be of a language that is run, or text, but got {block.language!r}"
             run_block(block)
@@ -197,6 +210,11 @@ def test_the_commands_of_every_page_run_in_full(document: str, somewhere: Path) 
         ("```js\nx\n```\n", "got 'js'"),
         ("```pycon\n>>> 1 + 1\n3\n```\n", "Got:"),
         ("- a\n\n  ```pycon\n  >>> 1 + 1\n  3\n  ```\n", "Got:"),
+        ("~~~pycon\n>>> 1 + 1\n3\n~~~\n", "Got:"),
+        ("??? note\n\n    ```pycon\n    >>> 1 + 1\n    3\n    ```\n", "Got:"),
+        ("> ```pycon\n> >>> 1 + 1\n> 3\n> ```\n", "got 0 of 1"),
+        ("a\n\n    >>> 1 + 1\n    3\n", "got 0 of 1"),
+        ("<pre>1 + 1</pre>\n", "got 0 of 1"),
         ("```pycon\n>>> a = 1\n```\n\n```python\nassert a == 2, a\n```\n", "1"),
         ("```sh\numab compare nothing.csv\n```\n", "assert 2 == 0"),
         ("```sh\nmake nothing\n```\n", "{'nothing'} <= "),
@@ -219,7 +237,11 @@ def test_the_readme_lists_the_policies_as_they_are() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_docstrings_run_as_shown(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+    module = importlib.import_module(name)
+    outcome = doctest.testmod(module)
+    written = re.findall(r"^ *>>> ", inspect.getsource(module), re.MULTILINE)
+    assert outcome.failed == 0
+    assert outcome.attempted == len(written)  # those below a name of a module or a class are on the site, and not run
 
 
 CLASSES = sorted({type(umab.policy(name)) for name in umab.policies()}, key=lambda each: each.__name__)
