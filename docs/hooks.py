@@ -88,7 +88,7 @@ def mathml(formula: str, *, block: bool) -> str:
         raise ValueError(f"a formula must be of what latex2mathml knows, but got {unknown[0]} in {tex!r}")
     for pattern, replacement in _TYPOGRAPHY:
         made = re.sub(pattern, replacement, made)
-    return made
+    return f'<div class="formula">{made}</div>' if block else made
 
 
 def code(name: str) -> str:

@@ -106,6 +106,14 @@ def test_the_site_can_be_searched_in_a_browser_without_a_server(site: Path, brow
     tab.close()
 
 
+def test_no_page_moves_sideways_on_a_phone(site: Path, browser: Any) -> None:
+    tab = browser.new_page(viewport={"width": 390, "height": 800})
+    for page in ("algorithms/umab-g", "tutorial", "which-policy", "examples/sat-solvers"):  # all kinds of what is wide
+        tab.goto(f"file://{site}/{page}.html", wait_until="domcontentloaded")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
+    tab.close()
+
+
 def test_formulas_are_mathml(html_pages: dict[Path, Assets]) -> None:
     assert sum("<math" in page.text for page in html_pages.values()) >= 9
     for path, page in html_pages.items():
