@@ -336,8 +336,8 @@ def verdict(demonstration: Demonstration[Any], findings: Findings) -> str:
     first, place = findings.ranked[0], findings.ranked.index(policy) + 1
     least = "" if place == 1 else f"; {first.policy} spent least, {measured(first.mean, first.se)} {unit}"
     parts.append(
-        f"Of {len(findings.ranked)} policies that were replayed, that of the learner is number {place}{least}. It was "
-        "settled before this table was measured, and has nothing to tune."
+        f"Of {len(findings.ranked)} policies that were replayed, that of the learner is number {place}{least}. The "
+        "learner's was settled before this table was measured, and has nothing to tune."
     )
     return "\n\n".join(parts)
 
