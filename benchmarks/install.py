@@ -45,6 +45,9 @@ umab runs on Python {versions}. The package is pure Python; machine code is made
 | an extra too | `pip install 'umab[report]'` | `pip install -e '.[report]'` |
 | several | `pip install 'umab[report,sweep]'` | `pip install -e '.[report,sweep]'` |
 
+`pip install umab` is for when there is a release. Until then `make dist` builds a wheel, which is installed by
+`pip install --find-links dist umab`.
+
 ## Extras
 
 Whatever needs an extra that is not there says so, by name. Extras bring what the extras in their list bring, too.
