@@ -7,21 +7,21 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help docs examples paper reproduce theory suite test test-all test-versions lint bench bench-peers bench-install dist clean
 
 help:
-	@echo "make reproduce   run the paper's experiments and write report/index.html"
-	@echo "make paper       the same, and write docs/paper.md and its figures from it"
-	@echo "make docs        build the documentation site into site/; site/index.html works without a server"
-	@echo "make theory      search for worst cases and write docs/theory.md and docs/errata.md"
-	@echo "make suite       run all policies on the suite of loss tables and write docs/suite.md"
-	@echo "make examples    measure the demonstrations and write docs/examples"
-	@echo "make test        run the tests"
-	@echo "make test-all    run the tests, the slow ones too"
-	@echo "make test-versions install the wheel on each Python from 3.11 on that is here, and use it"
-	@echo "make lint        formatting, types and import rules"
-	@echo "make bench       measure speed, as ratios taken in one run, and write docs/speed.md"
-	@echo "make bench-peers measure umab beside other libraries and write docs/peers.md"
-	@echo "make bench-install measure a fresh installation and write docs/install.md"
-	@echo "make dist        build the sdist and the wheel into dist/"
-	@echo "make clean       remove the environment and what was built"
+	@echo "make reproduce      run the paper's experiments and write report/index.html"
+	@echo "make paper          the same, and write docs/paper.md and its figures from it"
+	@echo "make docs           build the documentation site into site/; site/index.html works without a server"
+	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
+	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md"
+	@echo "make examples       measure the demonstrations and write docs/examples"
+	@echo "make test           run the tests"
+	@echo "make test-all       run the tests, the slow ones too"
+	@echo "make test-versions  install the wheel on each Python from 3.11 on that is here, and use it"
+	@echo "make lint           formatting, types and import rules"
+	@echo "make bench          measure speed, as ratios taken in one run, and write docs/speed.md"
+	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
+	@echo "make bench-install  measure a fresh installation and write docs/install.md"
+	@echo "make dist           build the sdist and the wheel into dist/"
+	@echo "make clean          remove the environment and what was built"
 
 reproduce: $(VENV)/.reproduce
 	$(BIN)/umab reproduce
