@@ -39,7 +39,7 @@ class SCB(Policy):
 
     References
     ----------
-    Chen and Zhang, COLT 2024, Algorithm 1.
+    Chen and Zhang, Scale-free Adversarial Reinforcement Learning, COLT 2024, Algorithm 1.
 
     Examples
     --------

@@ -23,7 +23,7 @@ class SCBIX(Policy):
 
     References
     ----------
-    Chen and Zhang, COLT 2024, Algorithm 2.
+    Chen and Zhang, Scale-free Adversarial Reinforcement Learning, COLT 2024, Algorithm 2.
 
     Examples
     --------
