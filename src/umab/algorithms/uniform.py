@@ -30,6 +30,7 @@ class Uniform(Policy):
     """
 
     scale_free: ClassVar[bool] = True
+    shift_free: ClassVar[bool] = True
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""
