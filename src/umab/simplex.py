@@ -5,7 +5,7 @@ Python and compiled code agree bit for bit.
 """
 
 import math
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from typing import TypeAlias
 
 from umab.checks import LARGEST
@@ -286,10 +286,33 @@ def shared_out(p: Vector, arms: Sequence[int | None]) -> list[float]:
     return [1.0 / len(arms) if arm is None else next(shares) for arm in arms]
 
 
-def weighted_mean(values: Vector, p: Vector) -> float:
-    """Return the mean of `values`, weighted by `p`; never beyond the smallest and the largest of them."""
-    mean = math.fsum(value * weight for value, weight in zip(values, p, strict=True)) / math.fsum(p)
-    return max(min(values), min(mean, max(values)))
+def beside_fair_share(p: Vector, link: Callable[[float], float]) -> tuple[int, int, float]:
+    """Return the arms whose probabilities are next to 1/n, above and below, and how far 1/n is from one to the other.
+
+    How far is measured in `link`: with p_k the solution for sums L, link(p_k) is linear in L_k. So with the part returned,
+    from 0 for the first arm to 1 for the second, the sum of an arm of probability 1/n is in that part between theirs.
+    """
+    fair = 1.0 / len(p)
+    likelier, rarer = likeliest(p), -1
+    for k in range(len(p)):
+        if fair <= p[k] < p[likelier]:
+            likelier = k
+        if p[k] < fair and (rarer < 0 or p[k] > p[rarer]):
+            rarer = k
+    if rarer < 0 or p[likelier] <= fair:
+        return likelier, likelier, 0.0
+    top, bottom = link(p[likelier]), link(max(p[rarer], FLOOR))
+    return likelier, rarer, max(0.0, min(1.0, (link(fair) - top) / (bottom - top)))
+
+
+def entropy_link(probability: float) -> float:
+    """Return −ln p, which is linear in the sums for `softmin`; see `beside_fair_share`."""
+    return -math.log(probability)
+
+
+def tsallis_link(probability: float) -> float:
+    """Return 1/√p, which is linear in the sums for `tsallis`; see `beside_fair_share`."""
+    return 1.0 / math.sqrt(probability)
 
 
 def uniform(n_arms: int) -> list[float]:

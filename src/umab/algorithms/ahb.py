@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import Policy
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, mix, soft_minimum, softmin, sum_of_others, uniform
+from umab.simplex import Vector, entropy_link, mix, soft_minimum, softmin, sum_of_others, uniform
 
 
 class State(NamedTuple):
@@ -61,6 +61,8 @@ class AHB(Policy):
     plays_each_arm_first: ClassVar[bool] = True
     reference: ClassVar[str] = "Hadiji & Stoltz 2023"
 
+    link = staticmethod(entropy_link)
+
     @property
     def guarantee(self) -> str:
         """As published."""
@@ -85,6 +87,10 @@ class AHB(Policy):
         if state.n_updates < n_arms or state.gap_sum == 0.0:
             return {}
         return {"η": math.log(n_arms) / state.gap_sum * state.unit, "γ": exploration_share(n_arms, state.n_updates)}
+
+    def solved(self, state: State) -> Vector:
+        """Return the weights, which sum to 1."""
+        return state.weights
 
     @staticmethod
     def selected(state: State, arm: int) -> State:

@@ -49,7 +49,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from umab.checks import LARGEST
-from umab.simplex import Vector, shared_out, weighted_mean
+from umab.simplex import Vector, beside_fair_share, shared_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +91,14 @@ class Policy(ABC):
     def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
         """Return `state` for other arms: each is one of the old arms, by its index there, or a new one, None.
 
-        A new arm gets a fair share of every distribution, one part in n, and what is summed for each arm is for it the
-        mean of the others, weighted by their probabilities: as if it had cost what the draws have cost. The old arms
-        keep their sums, and share what is left in proportion. A scalar that is still what it was at the start is set
-        to what it is at the start with this number of arms.
+        A new arm gets a fair share of every distribution, one part in n. What is summed for each arm is for it what
+        would have given it that share: between the two arms whose probabilities are next to 1/n. The old arms keep
+        their sums, and share what is left in proportion. A scalar that is still what it was at the start is set to what
+        it is at the start with this number of arms.
         """
         before, start = self.init(len(state.probabilities)), self.init(len(arms))
         two = self.init(2)  # which vectors are distributions can be seen from two arms on
+        likelier, rarer, part = beside_fair_share(self.solved(state), self.link)
         parts: dict[str, Any] = {}
         for name, value in state._asdict().items():
             if isinstance(value, float):
@@ -105,9 +106,19 @@ class Policy(ABC):
             elif math.fsum(getattr(two, name)) == 1.0:
                 parts[name] = shared_out(value, arms)
             else:
-                average = weighted_mean(value, state.probabilities)
-                parts[name] = [average if arm is None else value[arm] for arm in arms]
+                fair = (1.0 - part) * value[likelier] + part * value[rarer]
+                parts[name] = [fair if arm is None else value[arm] for arm in arms]
         return type(state)(**parts)
+
+    def solved(self, state: Any) -> Vector:
+        """Return the distribution that follows from the sums of `state`, before exploration is added to it."""
+        found: Vector = getattr(state, "iterate", state.probabilities)
+        return found
+
+    @staticmethod
+    def link(probability: float) -> float:
+        """Return what falls with the probability of an arm in proportion to its sum; for a log-barrier, 1/p."""
+        return 1.0 / probability
 
     @property
     def guarantee(self) -> str:

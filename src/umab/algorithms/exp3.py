@@ -65,6 +65,8 @@ class EXP3(KnownHorizon):
     gamma: float | None = None
     reference: ClassVar[str] = "Auer et al. 2002"
 
+    link = staticmethod(simplex.entropy_link)
+
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
@@ -102,6 +104,11 @@ class EXP3(KnownHorizon):
         origin = min(resized.log_weights)
         weights = [math.exp(origin - each) for each in resized.log_weights]
         return resized._replace(origin=origin, weights=weights)
+
+    def solved(self, state: State) -> Vector:
+        """Return the weights, made to sum to 1."""
+        total = sum_of(state.weights)
+        return [each / total for each in state.weights]
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:

@@ -53,6 +53,8 @@ class EXP3IX(KnownRange):
 
     reference: ClassVar[str] = "Neu 2015"
 
+    link = staticmethod(simplex.entropy_link)
+
     @property
     def guarantee(self) -> str:
         """As published."""

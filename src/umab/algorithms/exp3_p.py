@@ -62,6 +62,8 @@ class EXP3P(KnownHorizon):
     delta: float = 0.01
     reference: ClassVar[str] = "Auer et al. 2002"
 
+    link = staticmethod(simplex.entropy_link)
+
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
@@ -85,6 +87,10 @@ class EXP3P(KnownHorizon):
             low=self.low,
             high=self.high,
         )
+
+    def solved(self, state: State) -> Vector:
+        """Return the weights, which sum to 1."""
+        return state.weights
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:

@@ -54,6 +54,8 @@ class SCB(Policy):
     scale_free: ClassVar[bool] = True
     reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 1"
 
+    link = staticmethod(simplex.tsallis_link)
+
     @property
     def guarantee(self) -> str:
         """As published."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from umab.algorithms.base import Policy
 from umab.algorithms.exp3_ix import learning_rate
 from umab.algorithms.scb import SCB, State, add_clipped
-from umab.simplex import mix, softmin
+from umab.simplex import entropy_link, mix, softmin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class SCBIX(Policy):
 
     scale_free: ClassVar[bool] = True
     reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 2"
+
+    link = staticmethod(entropy_link)
 
     @property
     def guarantee(self) -> str:

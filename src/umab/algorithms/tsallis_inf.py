@@ -7,7 +7,7 @@ from typing import ClassVar
 from umab.algorithms.exp3_ix import EXP3IX, State
 from umab.algorithms.known_range import KnownRange
 from umab.numerics import importance_weighted
-from umab.simplex import tsallis
+from umab.simplex import tsallis, tsallis_link
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,8 @@ class TsallisINF(KnownRange):
     """
 
     reference: ClassVar[str] = "Zimmert & Seldin 2021"
+
+    link = staticmethod(tsallis_link)
 
     @property
     def guarantee(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 from umab import checks, simplex
 from umab.algorithms.base import Policy
 from umab.checks import LARGEST
-from umab.numerics import add_square, fit_unit, importance_weighted, rescale, unit_of
+from umab.numerics import FLOOR, add_square, fit_unit, importance_weighted, rescale, unit_of
 from umab.simplex import Vector, explore, log_barrier
 
 Exploration = Literal["adaptive", "fixed", "anytime", "none", "maintext"]
@@ -159,6 +159,11 @@ class UMABG(Policy):
         """Return η and ρ, but not the ρ of the main text, which may grow."""
         rates = {"η": state.learning_rate * state.unit, "ρ": state.exploration_rate}
         return rates if self.exploration != "maintext" else {"η": rates["η"]}
+
+    def solved(self, state: State) -> Vector:
+        """Return p_t, which is p'_t without the extra exploration."""
+        pairs = zip(state.probabilities, state.offsets, strict=True)
+        return [max(p - state.exploration_rate * offset, FLOOR) for p, offset in pairs]
 
     @staticmethod
     def update(state: State, arm: int, loss: float, probability: float) -> State:
