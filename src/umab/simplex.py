@@ -289,8 +289,8 @@ def shared_out(p: Vector, arms: Sequence[int | None]) -> list[float]:
 def beside_fair_share(p: Vector, link: Callable[[float], float]) -> tuple[int, int, float]:
     """Return the arms whose probabilities are next to 1/n, above and below, and how far 1/n is from one to the other.
 
-    How far is measured in `link`: with p_k the solution for sums L, link(p_k) is linear in L_k. So with the part returned,
-    from 0 for the first arm to 1 for the second, the sum of an arm of probability 1/n is in that part between theirs.
+    How far is measured in `link`: with p_k the solution for sums L, link(p_k) is linear in L_k. So the sum of an arm of
+    probability 1/n is as far between the sums of these arms, from 0 for that of the first to 1 for that of the second.
     """
     fair = 1.0 / len(p)
     likelier, rarer = likeliest(p), -1
