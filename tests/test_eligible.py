@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -226,6 +227,31 @@ def test_arms_that_cannot_be_added_or_removed_are_refused() -> None:
     with pytest.raises(ValueError, match="a learner must keep at least one arm, but 'b' is its last"):
         learner.remove_arm("b")
     assert json.loads(learner.to_json())["arms"] == ["b"]
+
+
+@pytest.mark.parametrize("change", [lambda learner: learner.add_arm("d"), lambda learner: learner.remove_arm("a")])
+def test_a_signal_finds_the_old_arms_or_the_new_ones(change: Any) -> None:
+    """Whatever a handler saves at any line loads again, and what Ctrl-C leaves behind can be used."""
+    learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
+    learner.select(20)
+    saved = []
+
+    def at_each_line(frame: Any, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.endswith("learner.py"):
+            return None
+        sys.settrace(None)
+        saved.append(learner.to_json())
+        sys.settrace(at_each_line)
+        return at_each_line
+
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        change(learner)
+    finally:
+        sys.settrace(before)
+    n_arms = [len(umab.Learner.from_json(text).arms) for text in saved]
+    assert n_arms[0] == 3 and n_arms[-1] == len(learner.arms) != 3
 
 
 def regret_while_there(learner: umab.Learner, naive: bool, n_rounds: int) -> float:

@@ -136,7 +136,7 @@ class Learner:
             raise TypeError(f"maximize must be True or False, but got maximize={maximize!r}")
         self._policy = policy
         self._maximize = maximize
-        self._name_arms(labels)
+        self._labels, self._index = labels, _indices(labels)
         self._lowest, self._highest = policy.loss_range
         self._layout = layout_of(policy)
         self._kernels = online_kernels(policy)
@@ -144,10 +144,6 @@ class Learner:
         self._n_quiet = 0  # calls of select since the last feedback
         self._may_warn_of_certainty = True
         self._may_warn_of_labels = True
-
-    def _name_arms(self, labels: tuple[Label, ...]) -> None:
-        self._labels = labels
-        self._index = {label: index for index, label in enumerate(labels)}
 
     @property
     def policy(self) -> Policy:
@@ -353,10 +349,12 @@ class Learner:
 
     def _close(self, known: _Open, loss: float | None) -> None:
         choice, _, account, probability, _ = known
-        # Closing the choice and taking in its loss are next to each other, so that Ctrl-C finds both done or none.
+        n_arms = len(self._labels)
+        # Closing the choice and taking in its loss are next to each other, without a call between them after which
+        # Python looks for signals, so that Ctrl-C finds both done or none.
         del self._open[choice.id]
         if account is not None and loss is not None:
-            self._kernels.update(self._buffer, len(self._labels), account, loss, probability, False)
+            self._kernels.update(self._buffer, n_arms, account, loss, probability, False)
 
     def forget(self, choice: Choice) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
@@ -433,7 +431,6 @@ class Learner:
         """
         with self._lock:
             self._change_arms([*range(len(self._labels)), None], _labels([*self._labels, arm]))
-            self._tallies.append(Tally())
 
     def remove_arm(self, arm: Label) -> None:
         """Remove an arm; the others share its probability in proportion, and keep what is known of them.
@@ -446,19 +443,33 @@ class Learner:
                 raise ValueError(f"a learner must keep at least one arm, but {arm!r} is its last")
             kept = [index for index in range(len(self._labels)) if index != gone]
             self._change_arms(kept, tuple(self._labels[index] for index in kept))
-            del self._tallies[gone]
-            moved: dict[int | None, int] = {before: now for now, before in enumerate(kept)}
-            self._open = {
-                choice.id: (choice, moved.get(index), moved.get(account), probability, drawn_at)
-                for choice, index, account, probability, drawn_at in self._open.values()
-            }
 
     def _change_arms(self, arms: Sequence[int | None], labels: tuple[Label, ...]) -> None:
-        resized = self._policy.resized(self._layout.unpack(self._buffer), arms)
-        buffer = self._layout.pack(resized)
-        check_distribution(self._policy, self._layout.probabilities(buffer))
-        self._start_from(buffer)
-        self._name_arms(labels)
+        """Go on with other arms: each is one of those before, by its index there, or a new one, None."""
+        buffer = self._layout.pack(self._policy.resized(self._layout.unpack(self._buffer), arms))
+        probabilities = self._layout.probabilities(buffer)
+        check_distribution(self._policy, probabilities)
+        moved = {before: now for now, before in enumerate(arms) if before is not None}
+        still_open = {
+            choice.id: (
+                choice,
+                None if index is None else moved.get(index),
+                None if account is None else moved.get(account),
+                probability,
+                drawn_at,
+            )
+            for choice, index, account, probability, drawn_at in self._open.values()
+        }
+        # All at once: between two statements a signal may come, and then nothing must be of the old arms and something
+        # of the new ones. Compiled code trusts the number of arms, and what a signal handler saves must load again.
+        vars(self).update(
+            _buffer=buffer,
+            _probabilities=probabilities,
+            _labels=labels,
+            _index=_indices(labels),
+            _tallies=[Tally() if before is None else self._tallies[before] for before in arms],
+            _open=still_open,
+        )
 
     def _known(self, choice: Sequence[Any], probability: float | None) -> _Open:
         """Return the outstanding choice that `choice` is."""
@@ -498,8 +509,9 @@ class Learner:
 
     def _refill(self) -> None:
         """Draw uniform numbers in advance; one at a time costs more than the rest of a selection."""
-        self._random_before = self._random.state
-        self._uniforms = np.random.Generator(self._random).random(_UNIFORMS_AT_ONCE).tolist()[::-1]
+        before = self._random.state
+        uniforms = np.random.Generator(self._random).random(_UNIFORMS_AT_ONCE).tolist()[::-1]
+        self._random_before, self._uniforms = before, uniforms  # together: a signal handler may save a learner
 
     def to_json(self) -> str:
         """Return all there is to know about the learner as JSON; `from_json` takes it from there."""
@@ -636,6 +648,11 @@ def _labels(arms: Any) -> tuple[Label, ...]:
         twice = next(label for at, label in enumerate(labels) if label in labels[:at])
         raise ValueError(f"the labels of arms must differ, but {twice!r} is there {labels.count(twice)} times")
     return labels
+
+
+def _indices(labels: tuple[Label, ...]) -> dict[Label, int]:
+    """Return where each arm is."""
+    return {label: index for index, label in enumerate(labels)}
 
 
 def _from_version_1(saved: dict[str, Any]) -> dict[str, Any]:
