@@ -229,6 +229,51 @@ def test_arms_that_cannot_be_added_or_removed_are_refused() -> None:
     assert json.loads(learner.to_json())["arms"] == ["b"]
 
 
+def with_changes(policy: Policy, scale: float, offset: float) -> list[tuple[Any, Any]]:
+    """Arms come in the first rounds and go later, some between a draw and its loss; what was drawn, and from what."""
+    learner = umab.Learner(policy, ["a", "b", "c"], seed=2)
+    seen: list[tuple[Any, Any]] = []
+    for t in range(60):
+        choice = learner.select()
+        if t in (0, 4, 5, 20):
+            learner.add_arm(f"new {t}")
+        if t in (1, 40, 41):
+            learner.remove_arm(learner.arms[-1])
+        learner.update(choice, scale * (offset + 0.25 * ((3 * choice.index + t) % 5)))
+        seen.append((choice.arm, learner.probabilities()))
+    return seen
+
+
+@pytest.mark.parametrize("name", [name for name, policy in BANDITS.items() if policy.scale_free or policy.shift_free])
+def test_units_and_offsets_do_not_matter_when_arms_come_and_go(name: str) -> None:
+    policy = BANDITS[name]
+    plain = with_changes(policy, 1.0, 0.0)
+    other = with_changes(policy, 2.0**40 if policy.scale_free else 1.0, 1024.0 if policy.shift_free else 0.0)
+    for (arm, p), (other_arm, other_p) in zip(plain, other, strict=True):
+        assert arm == other_arm
+        np.testing.assert_allclose(p, other_p, rtol=1e-9)
+
+
+def test_ahb_waits_for_no_arm_that_is_gone() -> None:
+    learner = umab.Learner("ahb", ["a", "b", "c"], seed=0)
+    assert [choice.arm for choice in learner.select(2)] == ["a", "b"]
+    learner.remove_arm("a")  # two were drawn, and there are two
+    assert learner.probabilities().tolist() == [0.5, 0.5]
+
+
+def test_the_account_of_a_loss_moves_with_its_arm() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
+    choices = learner.select(40, among=["b"])
+    account = {choice.id: account for choice, _, account, *_ in learner._open.values()}
+    learner.remove_arm("a")
+    moved = {choice.id: account for choice, _, account, *_ in learner._open.values()}
+    assert set(account.values()) == {0, 1, 2}
+    assert moved == {key: {0: None, 1: 0, 2: 1}[place] for key, place in account.items() if place is not None}
+    before = state_of(learner)
+    learner.update(next(choice for choice in choices if account[choice.id] == 0), 5.0)
+    assert state_of(learner) == before
+
+
 @pytest.mark.parametrize("change", [lambda learner: learner.add_arm("d"), lambda learner: learner.remove_arm("a")])
 def test_a_signal_finds_the_old_arms_or_the_new_ones(change: Any) -> None:
     """Whatever a handler saves at any line loads again, and what Ctrl-C leaves behind can be used."""

@@ -1,6 +1,7 @@
 """AHB, AdaHedge for bandits: blind to the units of the losses and to a constant added to all of them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -80,6 +81,17 @@ class AHB(Policy):
             n_selected=0.0,
             n_updates=0.0,
         )
+
+    def resized(self, state: State, arms: Sequence[int | None]) -> State:
+        """Resize; the centre stays a mean of losses, of as many as there are arms now, and no arm is waited for."""
+        resized: State = super().resized(state, arms)
+        before, now = float(len(state.probabilities)), float(len(arms))
+        if state.n_updates > 0.0:  # of the n parts of the centre, those of the losses that have come are there
+            there = min(state.n_updates, before) / before
+            resized = resized._replace(centre=state.centre / there * (min(state.n_updates, now) / now))
+        if now <= state.n_selected < before:  # the first draws are over now
+            resized = resized._replace(probabilities=uniform(len(arms)))
+        return resized
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and γ, once they matter."""
