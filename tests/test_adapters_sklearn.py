@@ -221,3 +221,13 @@ def test_what_cannot_be_chosen_from_is_refused_before_anything_is_predicted() ->
     for estimators, loss, message in refused:
         with pytest.raises((TypeError, ValueError), match=message):
             OnlineSelector(estimators, loss=loss).predict([[0]])
+
+
+def test_an_estimator_that_is_taken_out_of_the_learner_is_not_asked() -> None:
+    estimators = [(str(c), DummyRegressor(strategy="constant", constant=c).fit([[0]], [0])) for c in (1.0, 2.0, 3.0)]
+    selector = OnlineSelector(estimators, seed=0)
+    selector.predict([[0]])
+    selector.learner_.remove_arm("1.0")
+    predictions = selector.predict([[0]] * 50)
+    assert [str(each) for each in predictions.tolist()] == [choice.arm for choice in selector.last_.choices]
+    assert set(predictions.tolist()) == {2.0, 3.0}

@@ -184,11 +184,11 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if count == 0:
             raise ValueError("X must have at least one row, but got none")
         choices = tuple(learner.select(count))
-        chosen = np.array([choice.index for choice in choices])
+        estimators = dict(self.estimators)  # by name: arms of the learner may have been removed, and others moved up
         parts = {}
-        for index in np.unique(chosen).tolist():
-            rows = np.flatnonzero(chosen == index)
-            parts[index] = rows, np.asarray(self.estimators[index][1].predict(rows_of(X, rows)))
+        for name in dict.fromkeys(choice.arm for choice in choices):
+            rows = np.array([row for row, choice in enumerate(choices) if choice.arm == name])
+            parts[name] = rows, np.asarray(estimators[name].predict(rows_of(X, rows)))
         found = [values for _, values in parts.values()]
         predictions = np.empty((count, *found[0].shape[1:]), dtype=np.result_type(*found))
         for rows, values in parts.values():
