@@ -268,7 +268,7 @@ def test_parts_are_read_in_one_line_also_when_the_grid_grows(folder: Path, monke
             parts.run_cell(cell, out)
     (out / "parts" / ".half.parquet.0123.tmp").write_bytes(b"PAR1")  # what a killed worker leaves behind
     (block,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
-    with_polars, with_duckdb = block.splitlines()
+    *_, with_polars, with_duckdb = block.splitlines()  # the first one imports both
     monkeypatch.chdir(folder)
     frame = eval(with_polars, {"polars": polars})
     rows = {row[0]: row[1:] for row in eval(with_duckdb, {"duckdb": duckdb}).fetchall()}

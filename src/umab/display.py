@@ -21,6 +21,8 @@ _MOST_ARMS = 20
 
 
 class _Counter(Protocol):
+    @property
+    def probability(self) -> float: ...
     def _asdict(self) -> dict[str, Any]: ...
 
 
@@ -33,12 +35,9 @@ class _Learner(Protocol):
     @property
     def policy(self) -> _Policy: ...
     @property
-    def arms(self) -> tuple[Any, ...]: ...
-    @property
     def outstanding(self) -> tuple[Any, ...]: ...
     @property
     def maximize(self) -> bool: ...
-    def probabilities(self) -> Curve: ...
     def counters(self) -> Mapping[Any, _Counter]: ...
 
 
@@ -49,15 +48,13 @@ def counted(number: int, thing: str) -> str:
 
 def learner_html(learner: _Learner) -> str:
     """Return a learner as HTML: the probability of every arm as a bar, and what was heard of it."""
-    probabilities, counters = learner.probabilities(), learner.counters()
-    rows = {
-        arm: {"probability": _bar(float(probability)), **_cells_of(counters[arm])}
-        for arm, probability in zip(learner.arms, probabilities, strict=True)
-    }
+    counters = learner.counters()  # all from one call: another thread may add or remove arms in between
+    arms, probabilities = list(counters), np.array([each.probability for each in counters.values()])
+    rows = {arm: {"probability": _bar(each.probability), **_cells_of(each)} for arm, each in counters.items()}
     likely = np.sort(np.argsort(-probabilities, kind="stable")[:_MOST_ARMS])
-    shown = [learner.arms[at] for at in likely]
+    shown = [arms[at] for at in likely]
     better = "rewards, higher is better" if learner.maximize else "losses, lower is better"
-    title = f"{counted(len(learner.arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}; {better}"
+    title = f"{counted(len(arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}; {better}"
     return _box(learner.policy.name, title, _table(rows, shown, "with the highest probabilities"))
 
 
