@@ -230,3 +230,15 @@ def test_what_cannot_be_is_refused(log: Any, target: Any, options: dict[str, Any
 def test_what_is_of_the_wrong_kind_is_refused(log: Any, target: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         offpolicy.estimate(log, target)
+
+
+@pytest.mark.parametrize("q", [1e-100, 1e-200, 5e-324])
+@pytest.mark.parametrize("p", [0.5, 1e-300])
+def test_a_target_that_hardly_chooses_what_the_log_has(q: float, p: float) -> None:
+    """No weight is too small to be squared, nor too large."""
+    log = [("a", p, 1.0), ("a", p, 3.0)] * 50
+    result = offpolicy.estimate(log, {"a": q, "b": 1.0 - q})
+    assert result.mean == pytest.approx(2.0) and result.n_effective == pytest.approx(100.0)
+    # Weighted down to what a double can hold, the others say nothing.
+    some = offpolicy.estimate([*log, ("c", 5e-324, 7.0)], {"a": q, "b": 1.0 - q})
+    assert some.mean == pytest.approx(2.0)

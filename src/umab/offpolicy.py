@@ -130,9 +130,11 @@ def estimate(
     # In multiples of powers of two, which round nothing: neither 1/p nor the square of a loss can overflow or vanish.
     loss_exponent = math.frexp(float(np.abs(rounds.losses).max()))[1]
     losses = np.ldexp(rounds.losses, -loss_exponent)
-    weight_exponent = 1 - math.frexp(float(rounds.probabilities[wanted > 0.0].min()))[1]
-    with np.errstate(over="ignore"):  # a probability that is 1e308 times another has a weight of nothing beside it
-        weights = wanted / np.ldexp(rounds.probabilities, weight_exponent)
+    (q, q_exponents), (p, p_exponents) = np.frexp(wanted), np.frexp(rounds.probabilities)
+    exponents = q_exponents - p_exponents
+    weight_exponent = int(exponents[wanted > 0.0].max())
+    # Where the target has 0, the weight is 0, whatever the exponent; it must not be too large for a double.
+    weights = np.ldexp(q / p, np.minimum(exponents - weight_exponent, 0))
     n_rounds, total = len(weights), float(weights.sum())
     n_effective = total**2 / float((weights**2).sum())
 
