@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +17,13 @@ from helpers import POLICIES, state_of
 from umab.algorithms.base import Policy
 from umab.eligible import draw_among
 from umab.engine.layout import layout_of
+from umab.simplex import Vector
+
+
+class Noted(NamedTuple):
+    probabilities: Vector
+    last: float
+
 
 BANDITS = {name: policy for name, policy in POLICIES.items() if not policy.full_information}
 
@@ -252,6 +260,48 @@ def test_units_and_offsets_do_not_matter_when_arms_come_and_go(name: str) -> Non
     for (arm, p), (other_arm, other_p) in zip(plain, other, strict=True):
         assert arm == other_arm
         np.testing.assert_allclose(p, other_p, rtol=1e-9)
+
+
+def test_a_policy_notes_the_arm_that_it_will_hear_of() -> None:
+    """AHB plays each arm first; a draw among others counts as the one that it wanted."""
+    learner = umab.Learner("ahb", ["a", "b", "c"], seed=0)
+    for expected in ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1 / 3] * 3):
+        assert learner.select(among=["b", "c"]).arm in ("b", "c")
+        np.testing.assert_allclose(learner.probabilities(), expected)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotesDraws(umab.Uniform):
+    """Remembers, as a scalar, the last arm of which it was told that it was drawn."""
+
+    def init(self, n_arms: int) -> Any:
+        return Noted(probabilities=[0.9] + [0.1 / max(1, n_arms - 1)] * (n_arms - 1), last=-1.0)
+
+    @staticmethod
+    def selected(state: Any, arm: int) -> Any:
+        return Noted(probabilities=state.probabilities, last=float(arm))
+
+    @staticmethod
+    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+        return state
+
+    def resized(self, state: Any, arms: Any) -> Any:
+        return Noted(probabilities=[1.0] * len(arms), last=-1.0)  # no distribution
+
+
+def test_the_account_is_what_a_policy_notes_and_what_it_makes_of_other_arms_is_checked() -> None:
+    learner = umab.Learner(NotesDraws(), ["a", "b", "c"], seed=0)
+    noted = set()
+    for _ in range(40):
+        choice = learner.select(among=["b", "c"])
+        _, _, account, *_ = learner._open[choice.id]
+        assert state_of(learner).last == account
+        noted.add(account)
+    assert noted == {0, 1, 2}
+    before = learner.probabilities()
+    with pytest.raises(ArithmeticError, match="must leave positive probabilities that sum to 1"):
+        learner.add_arm("d")
+    assert learner.arms == ("a", "b", "c") and (learner.probabilities() == before).all()
 
 
 def test_ahb_waits_for_no_arm_that_is_gone() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import datetime
 import json
+import math
 import os
 import pickle
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -593,11 +595,92 @@ def test_a_warning_when_the_draw_is_almost_deterministic() -> None:
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
-@pytest.mark.parametrize(("policy", "n_arms"), [("ahb", 5), ("uniform", 1), ("umab-nn", 1)])
+@pytest.mark.parametrize(("policy", "n_arms"), [("ahb", 300), ("uniform", 1), ("umab-nn", 1)])
 def test_no_warning_of_certainty_where_nothing_was_learned(policy: str, n_arms: int) -> None:
     learner = umab.Learner(policy, n_arms, seed=0)
-    for _ in range(n_arms):
+    for _ in range(300):  # the probabilities are looked at every 256 draws
         learner.update(learner.select(), 1.0)
+
+
+def test_certainty_is_seen_where_rounding_makes_it_whole_and_every_draw_takes_two_numbers() -> None:
+    learner = umab.Learner("exp3-ix", ["a", "b", "c"], seed=0)
+    for _ in range(3000):
+        learner.update("a", 1.0)
+        learner.update("b", 1.0)
+    assert learner.probabilities().max() == 1.0
+    learner.select()
+    with pytest.warns(umab.LearnerWarning, match="almost deterministic: arm='c' has probability 1.0"):
+        for _ in range(200):
+            learner.select(among=["a", "c"])
+
+
+@pytest.mark.parametrize("value", [5e-324, 0.1, 1e308, sys.float_info.max, -sys.float_info.max])
+def test_the_mean_of_equal_losses_is_that_loss(value: float) -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    for _ in range(100):
+        learner.update("a", value)
+    assert learner.counters()["a"].mean == value
+
+
+def test_the_mean_of_opposite_extremes_is_finite() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
+    for sign in (1, -1, 1, -1):
+        learner.update("a", sign * sys.float_info.max)
+    assert learner.counters()["a"].mean == pytest.approx(0.0, abs=1e-9 * sys.float_info.max)
+
+
+def test_an_age_below_0_is_refused() -> None:
+    learner = umab.Learner("umab-g-a", 2, seed=0)
+    learner.select()
+    with pytest.raises(ValueError, match="after must be at least 0, but got after="):
+        learner.expire(datetime.timedelta(seconds=-1), forget=True)
+    assert len(learner.outstanding) == 1
+
+
+def test_counters_stay_with_their_arms_when_one_goes() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
+    for arm, loss in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+        learner.update(arm, loss)
+    learner.remove_arm("a")
+    assert {arm: counter.mean for arm, counter in learner.counters().items()} == {"b": 2.0, "c": 3.0}
+    learner.add_arm("a")
+    assert learner.counters()["a"].updates == 0
+
+
+@pytest.mark.parametrize("changes", [{"outstanding": None}, {"outstanding": [[1]]}, {"outstanding": 5}, {"arms": None}])
+def test_damage_to_version_1_is_named(changes: dict[str, Any]) -> None:
+    saved = json.loads(played(3).to_json()) | {"version": 1} | changes
+    for damaged in (saved, {key: value for key, value in saved.items() if key not in changes}):
+        with pytest.raises(ValueError, match="a saved learner must be"):
+            umab.Learner.from_json(json.dumps(damaged))
+
+
+def test_a_reward_of_0_is_a_loss_of_plain_0() -> None:
+    learner = umab.Learner("umab-g-a", 2, seed=0, maximize=True)
+    assert [math.copysign(1.0, learner._feedback(None, zero)[1]) for zero in (0.0, 0)] == [1.0, 1.0]
+
+
+def test_a_choice_that_is_open_twice_is_refused() -> None:
+    learner = played(3)
+    learner.select()
+    saved = json.loads(learner.to_json())
+    saved["outstanding"] *= 2
+    with pytest.raises(ValueError, match=r"the open choice .* cannot be"):
+        umab.Learner.from_json(json.dumps(saved))
+
+
+def test_what_is_nested_too_deeply_is_no_learner() -> None:
+    with pytest.raises(ValueError, match="a saved learner must be complete JSON"):
+        umab.Learner.from_json("[" * 100_000)
+
+
+def test_a_pickle_of_version_1_is_read() -> None:
+    learner = played(20)
+    snapshot, policy = learner.__getstate__()
+    old = {key: value for key, value in snapshot.items() if key not in ("maximize", "counters")} | {"version": 1}
+    read = umab.Learner.__new__(umab.Learner)
+    read.__setstate__((old, policy))
+    assert state_of(read) == state_of(learner) and read.select() == learner.select()
 
 
 def test_version_1_is_read() -> None:

@@ -55,7 +55,7 @@ class Tally:
         if self.updates == 0:
             self.lowest = self.highest = value
         self.updates = n = self.updates + 1
-        self.mean = self.mean * ((n - 1) / n) + value / n  # no difference of two doubles, which could overflow
+        self.mean += value / n - self.mean / n  # each is divided, as their difference could overflow
         if value < self.lowest:
             self.lowest = value
         elif value > self.highest:

@@ -216,7 +216,7 @@ class Learner:
             self._n_quiet += 1
             if self._n_quiet == _QUIET:
                 self._warn_of_silence()
-            if not self._uniforms:  # now and then
+            if len(self._uniforms) < 2:  # now and then, also where every draw takes two
                 self._warn_of_certainty()
             if k is None:
                 return self._draw(eligible)
@@ -251,8 +251,9 @@ class Learner:
     def _warn_of_certainty(self) -> None:
         likeliest = int(self._probabilities.argmax())
         probability = self._probabilities[likeliest]
-        # A probability of 1 is that of the only arm, or of a policy that plays each arm first: no outcome of learning.
-        if self._may_warn_of_certainty and _SURE < probability < 1.0:
+        # The probability of an only arm, or while a policy plays each arm first, is no outcome of learning.
+        learned = len(self._labels) > 1 and self._probabilities.min() > 0.0
+        if self._may_warn_of_certainty and learned and probability > _SURE:
             self._may_warn_of_certainty = False
             _warn(
                 f"the draw has become almost deterministic: arm={self._labels[likeliest]!r} has probability "
@@ -450,16 +451,18 @@ class Learner:
         probabilities = self._layout.probabilities(buffer)
         check_distribution(self._policy, probabilities)
         moved = {before: now for now, before in enumerate(arms) if before is not None}
-        still_open = {
-            choice.id: (
-                choice,
-                None if index is None else moved.get(index),
-                None if account is None else moved.get(account),
-                probability,
-                drawn_at,
-            )
-            for choice, index, account, probability, drawn_at in self._open.values()
-        }
+        still_open = self._open
+        if moved != {before: before for before in range(len(self._labels))}:
+            still_open = {
+                choice.id: (
+                    choice,
+                    None if index is None else moved.get(index),
+                    None if account is None else moved.get(account),
+                    probability,
+                    drawn_at,
+                )
+                for choice, index, account, probability, drawn_at in self._open.values()
+            }
         # All at once: between two statements a signal may come, and then nothing must be of the old arms and something
         # of the new ones. Compiled code trusts the number of arms, and what a signal handler saves must load again.
         vars(self).update(
@@ -545,16 +548,18 @@ class Learner:
         """Return the learner of which `to_json` made `text`; it goes on as if it had never stopped."""
         try:
             saved = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"a saved learner must be complete JSON, but {error}") from None
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise ValueError(f"a saved learner must be JSON with format={FORMAT!r}, but got {text[:60]!r}")
         learner = cls.__new__(cls)
-        learner._restore(_migrated(saved), None)
+        learner._restore(saved, None)
         return learner
 
     def _restore(self, saved: dict[str, Any], policy: Policy | None) -> None:
+        _check_version(saved.get("version"))
         try:
+            saved = _migrated(saved)
             self._set_up(saved["policy"] if policy is None else policy, _labels(saved["arms"]), saved["maximize"])
             state = saved["state"]
             if set(state) != {*self._layout.scalars, *self._layout.vectors}:
@@ -670,14 +675,16 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_v
 """From a version of the saved form to the next: what was saved years ago still loads."""
 
 
-def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return what was saved in the form of today."""
-    version = saved.get("version")
+def _check_version(version: Any) -> None:
     if type(version) is not int or version > VERSION:
         raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
-    for older in range(version, VERSION):
-        if older not in _MIGRATIONS:
-            raise ValueError(f"a saved learner of version {older} cannot be read any more")
+    if version < min(_MIGRATIONS):
+        raise ValueError(f"a saved learner of version {version} cannot be read any more")
+
+
+def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return what was saved in the form of today."""
+    for older in range(saved["version"], VERSION):
         saved = _MIGRATIONS[older](saved)
     return saved
 
