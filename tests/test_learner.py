@@ -660,6 +660,29 @@ def test_a_reward_of_0_is_a_loss_of_plain_0() -> None:
     assert [math.copysign(1.0, learner._feedback(None, zero)[1]) for zero in (0.0, 0)] == [1.0, 1.0]
 
 
+def test_what_is_forgotten_teaches_nothing() -> None:
+    learner = played(20)
+    choice = learner.select()
+    before = state_of(learner)
+    learner.forget(choice)
+    assert state_of(learner) == before and not learner.outstanding
+
+
+def test_a_draw_is_noted_once() -> None:
+    """By `select`, or by `update` for a choice that was made elsewhere; AHB shows it, which plays each arm first."""
+    learner = umab.Learner("ahb", ["a", "b", "c"], seed=0)
+    learner.update(learner.select(), 1.0)
+    assert learner.probabilities().tolist() == [0.0, 1.0, 0.0]
+    learner.update("b", 1.0)
+    assert learner.probabilities().tolist() == [0.0, 0.0, 1.0]
+
+
+def test_open_choices_are_counted_for_the_arm_that_was_drawn() -> None:
+    learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
+    learner.select(30, among=["b"])
+    assert [counter.open for counter in learner.counters().values()] == [0, 30, 0]
+
+
 def test_a_choice_that_is_open_twice_is_refused() -> None:
     learner = played(3)
     learner.select()

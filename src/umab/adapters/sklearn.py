@@ -11,7 +11,7 @@ import numpy.typing as npt
 from umab import checks
 from umab.algorithms.base import Policy
 from umab.extras import extra
-from umab.learner import Choice, Learner
+from umab.learner import Choice, Label, Learner
 
 with extra("sklearn", "umab.adapters.sklearn"):
     from sklearn.base import BaseEstimator, is_classifier
@@ -184,7 +184,8 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if count == 0:
             raise ValueError("X must have at least one row, but got none")
         choices = tuple(learner.select(count))
-        estimators = dict(self.estimators)  # by name: arms of the learner may have been removed, and others moved up
+        # By name: arms of the learner may have been removed, and others moved up.
+        estimators: dict[Label, Any] = dict(self.estimators)
         parts = {}
         for name in dict.fromkeys(choice.arm for choice in choices):
             rows = np.array([row for row, choice in enumerate(choices) if choice.arm == name])
