@@ -436,7 +436,8 @@ class Learner:
     def remove_arm(self, arm: Label) -> None:
         """Remove an arm; the others share its probability in proportion, and keep what is known of them.
 
-        Those behind it move up by one. Feedback that still comes for its open choices is taken, and teaches nothing.
+        Those behind it move up by one. Feedback that still comes for its open choices is taken, and teaches nothing of
+        it; what an arm that was away was to learn from it, it still learns.
         """
         with self._lock:
             gone = self._index_of(arm)

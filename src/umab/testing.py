@@ -43,8 +43,18 @@ def check_policy(policy: Policy | str) -> None:
             random.choice(EXTREMES, (200, n_arms)),
         ):
             table = legal_losses(policy, losses)
-            for round in play(policy, table):
-                check_distribution(policy, np.array(round.state.probabilities))
+            for t, round in enumerate(play(policy, table), start=1):
+                try:
+                    check_distribution(policy, np.array(round.state.probabilities))
+                except ArithmeticError as error:
+                    what, _, _ = str(error).partition(";")
+                    raise ArithmeticError(
+                        f"{what} after round {t} with {n_arms} arms, in which arm {round.arm}, drawn with probability "
+                        f"{round.probability!r}, cost {float(table[t - 1, round.arm])!r}"
+                    ) from None
+            if not policy.full_information:
+                more = policy.resized(round.state, [*range(n_arms), None])
+                check_distribution(policy, np.array(more.probabilities))
             compiled, interpreted = compiled_state(policy, table), round.state
             if compiled != interpreted:
                 raise AssertionError(
