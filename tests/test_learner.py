@@ -305,6 +305,8 @@ def test_the_choice_of_another_learner_is_refused() -> None:
         mine.update(other.select(), 1.0)
 
 
+# On a busy machine a thousand interrupts in a row may come before the update, which then looks like silence.
+@pytest.mark.filterwarnings("ignore:no feedback has come:umab.LearnerWarning")
 def test_an_interrupt_finds_an_update_done_or_not_begun() -> None:
     """A signal that raises, as Ctrl-C does, may come at any moment."""
     learner = umab.Learner("umab-g-a", 2, seed=0)
@@ -318,10 +320,10 @@ def test_an_interrupt_finds_an_update_done_or_not_begun() -> None:
 
     previous = signal.signal(signal.SIGALRM, interrupt)
     try:
-        for _ in range(2000):
+        for attempt in range(2000):
             choice = learner.select()
             try:
-                signal.setitimer(signal.ITIMER_REAL, 20e-6)
+                signal.setitimer(signal.ITIMER_REAL, 20e-6 * (1 + attempt % 20))
                 while True:
                     learner.update(choice, 1.0)
                     choice = learner.select()
