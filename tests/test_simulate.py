@@ -320,7 +320,7 @@ def test_a_loss_outside_the_range_is_located() -> None:
     losses = np.ones((10, 3))
     losses[7, 2] = -0.5
     with pytest.raises(
-        ValueError, match=r"at least 0\.0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; umab.recommended\(\) takes"
+        ValueError, match=r"at least 0\.0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; umab\.recommended"
     ):
         umab.simulate(umab.UMABNN(), losses)
 
