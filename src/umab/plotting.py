@@ -142,7 +142,7 @@ def curve_chart(values: list[dict[str, Any]], n_rounds: int, title: str | None =
             "field": "t",
             "type": "quantitative",
             "title": "round t",
-            "axis": {"tickMinStep": 1, "labelOverlap": "greedy"},
+            "axis": {"tickMinStep": 1, "labelOverlap": "greedy", "labelSeparation": 10},
             "scale": {"domain": [0, n_rounds], "nice": False},
         },
         "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
