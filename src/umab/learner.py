@@ -451,17 +451,11 @@ class Learner:
         buffer = self._layout.pack(self._policy.resized(self._layout.unpack(self._buffer), arms))
         probabilities = self._layout.probabilities(buffer)
         check_distribution(self._policy, probabilities)
-        moved = {before: now for now, before in enumerate(arms) if before is not None}
+        moved: dict[int | None, int] = {before: now for now, before in enumerate(arms) if before is not None}
         still_open = self._open
-        if moved != {before: before for before in range(len(self._labels))}:
+        if len(moved) < len(self._labels):  # an arm is gone, and those behind it have moved up
             still_open = {
-                choice.id: (
-                    choice,
-                    None if index is None else moved.get(index),
-                    None if account is None else moved.get(account),
-                    probability,
-                    drawn_at,
-                )
+                choice.id: (choice, moved.get(index), moved.get(account), probability, drawn_at)
                 for choice, index, account, probability, drawn_at in self._open.values()
             }
         # All at once: between two statements a signal may come, and then nothing must be of the old arms and something

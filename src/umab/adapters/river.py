@@ -79,9 +79,8 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
         self.max_delay = checks.whole("max_delay", max_delay, least=0)
         self.seed = seed
         self._learner: Learner | None = None  # made when the arms are known
-        self._arms: list[
-            Arm
-        ] = []  # by their labels in the learner, since arms here need be neither strings nor numbers
+        # Arms here need be neither strings nor numbers; their labels in the learner are their places in this list.
+        self._arms: list[Arm] = []
         self._labels: dict[Arm, int] = {}
         self._open: deque[_Pull] = deque()
         self._n_pulls = 0
