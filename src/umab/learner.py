@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from umab import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy, can_be_named
+from umab.algorithms.registry import as_policy, described, from_description
 from umab.counters import Counter, Tally
 from umab.display import learner_html
 from umab.eligible import draw_among
@@ -30,11 +30,9 @@ from umab.engine.compiled import online_kernels
 from umab.engine.layout import Buffer, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.files import write_atomically
+from umab.saved import FORMAT, VERSION, migrated
 
 Label = str | int | float
-
-FORMAT = "umab.Learner"
-VERSION = 2
 
 _UNIFORMS_AT_ONCE = 256
 
@@ -70,10 +68,10 @@ class Choice(NamedTuple):
     id: int
 
 
-_Open = tuple[Choice, int | None, int | None, float, float]
+_Open = tuple[Choice, int | None, int | None, float, Buffer | None, float]
 """A choice whose loss has not come yet: where its arm is now, the arm that the policy will hear of, as `umab.eligible`
-says, and with which probability, each None if the arm is gone; and when it was drawn, in seconds since 1970. It is a
-plain tuple because one is made in every round."""
+says, and with which probability, each None if the arm is gone; its ticket, if the policy has tickets; and when it was
+drawn, in seconds since 1970. It is a plain tuple because one is made in every round."""
 
 
 class Learner:
@@ -114,7 +112,7 @@ class Learner:
             seed = checks.whole("seed", seed, least=0)
         self._set_up(policy, _labels(arms), maximize)
         self._random = stream(seed, trial=0)
-        self._start_from(self._layout.pack(self._policy.init(len(self._labels))))
+        self._start_from(self._layout.start(self._policy, len(self._labels)))
         self._open: dict[int, _Open] = {}
         self._tallies = [Tally() for _ in self._labels]
         # Learners count from different numbers, so that the choice of one is not taken for that of another.
@@ -128,7 +126,7 @@ class Learner:
         policy = as_policy(policy)
         if policy.full_information:
             raise ValueError(
-                f"a learner sees one loss a round, but {policy.name} needs those of all arms; use simulate"
+                f"a learner sees one loss per round, but {policy.name} needs those of all arms; use simulate"
             )
         if policy.needs_horizon:
             raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
@@ -140,6 +138,7 @@ class Learner:
         self._lowest, self._highest = policy.loss_range
         self._layout = layout_of(policy)
         self._kernels = online_kernels(policy)
+        self._blank_ticket = None if self._layout.ticket is None else self._blank
         self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
         self._n_quiet = 0  # calls of select since the last feedback
         self._may_warn_of_certainty = True
@@ -226,8 +225,12 @@ class Learner:
         if not self._uniforms:
             self._refill()
         uniform = self._uniforms.pop()
+        ticket = None if self._blank_ticket is None else self._blank_ticket()
         if eligible is None:
-            index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1)
+            if ticket is None:
+                index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1)
+            else:
+                index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1, ticket)
             account, account_probability = index, probability
         else:
             if not self._uniforms:
@@ -235,9 +238,9 @@ class Learner:
             uniforms = uniform, self._uniforms.pop()
             index, probability, account, account_probability = draw_among(self._probabilities, eligible, uniforms)
             # The policy notes the arm that it will hear of.
-            self._kernels.select(self._buffer, len(self._labels), 0.0, account)
+            self._kernels.select(self._buffer, len(self._labels), 0.0, account, *_alone(ticket))
         choice = Choice(self._labels[index], index, probability, self._next_id)
-        self._open[self._next_id] = (choice, index, account, account_probability, time.time())
+        self._open[self._next_id] = (choice, index, account, account_probability, ticket, time.time())
         self._next_id += 1
         self._tallies[index].selected += 1
         return choice
@@ -322,7 +325,8 @@ class Learner:
                     raise self._refusal(loss, choice, reward)
                 if self._may_warn_of_labels and probability is None and self._open:
                     self._warn_of_labels(index)
-                self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, True)
+                ticket = () if self._blank_ticket is None else (self._blank_ticket(),)
+                self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, True, *ticket)
             if index is not None:
                 self._tallies[index].take_in(value)
             self._n_quiet = 0
@@ -349,13 +353,16 @@ class Learner:
         return ValueError(f"{flipped}{self._policy.refusal(loss, f'arm={arm!r}')}")
 
     def _close(self, known: _Open, loss: float | None) -> None:
-        choice, _, account, probability, _ = known
+        choice, _, account, probability, ticket, _ = known
         n_arms = len(self._labels)
         # Closing the choice and taking in its loss are next to each other, without a call between them after which
         # Python looks for signals, so that Ctrl-C finds both done or none.
         del self._open[choice.id]
         if account is not None and loss is not None:
-            self._kernels.update(self._buffer, n_arms, account, loss, probability, False)
+            if ticket is None:
+                self._kernels.update(self._buffer, n_arms, account, loss, probability, False)
+            else:
+                self._kernels.update(self._buffer, n_arms, account, loss, probability, False, ticket)
 
     def forget(self, choice: Choice) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
@@ -448,15 +455,16 @@ class Learner:
 
     def _change_arms(self, arms: Sequence[int | None], labels: tuple[Label, ...]) -> None:
         """Go on with other arms: each is one of those before, by its index there, or a new one, None."""
-        buffer = self._layout.pack(self._policy.resized(self._layout.unpack(self._buffer), arms))
+        state = self._policy.resized(self._layout.unpack(self._buffer), arms)
+        buffer = self._layout.pack(self._policy.parameters_for(len(arms)), state)
         probabilities = self._layout.probabilities(buffer)
         check_distribution(self._policy, probabilities)
         moved: dict[int | None, int] = {before: now for now, before in enumerate(arms) if before is not None}
         still_open = self._open
-        if len(moved) < len(self._labels):  # an arm is gone, and those behind it have moved up
+        if len(moved) < len(self._labels) or self._layout.ticket:  # an arm is gone, and those behind it have moved up
             still_open = {
-                choice.id: (choice, moved.get(index), moved.get(account), probability, drawn_at)
-                for choice, index, account, probability, drawn_at in self._open.values()
+                choice.id: (choice, moved.get(index), moved.get(account), chance, self._resized(ticket, arms), drawn_at)
+                for choice, index, account, chance, ticket, drawn_at in self._open.values()
             }
         # All at once: between two statements a signal may come, and then nothing must be of the old arms and something
         # of the new ones. Compiled code trusts the number of arms, and what a signal handler saves must load again.
@@ -468,6 +476,13 @@ class Learner:
             _tallies=[Tally() if before is None else self._tallies[before] for before in arms],
             _open=still_open,
         )
+
+    def _resized(self, ticket: Buffer | None, arms: Sequence[int | None]) -> Buffer | None:
+        """Return a ticket for other arms."""
+        record = self._layout.ticket
+        if record is None or ticket is None:
+            return None
+        return record.pack(self._policy.resized_ticket(record.unpack(ticket), arms))
 
     def _known(self, choice: Sequence[Any], probability: float | None) -> _Open:
         """Return the outstanding choice that `choice` is."""
@@ -505,6 +520,11 @@ class Learner:
         self._buffer = buffer
         self._probabilities = self._layout.probabilities(self._buffer)
 
+    def _blank(self) -> Buffer:
+        """Return a ticket to be filled in."""
+        assert self._layout.ticket is not None
+        return self._layout.ticket.pack(self._policy.ticket(len(self._labels)))
+
     def _refill(self) -> None:
         """Draw uniform numbers in advance; one at a time costs more than the rest of a selection."""
         before = self._random.state
@@ -513,9 +533,13 @@ class Learner:
 
     def to_json(self) -> str:
         """Return all there is to know about the learner as JSON; `from_json` takes it from there."""
-        if not can_be_named(self._policy):
-            raise ValueError(f"a saved policy must have a name: call umab.register with {self._policy!r} first")
-        return json.dumps(self._snapshot(), indent=2, allow_nan=False)
+        try:
+            return json.dumps(self._snapshot(), indent=2, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the parameters of a saved policy must be texts, finite numbers, true, false or None, but got "
+                f"{self._policy!r}: {error}"
+            ) from None
 
     def _snapshot(self) -> dict[str, Any]:
         with self._lock:
@@ -527,20 +551,36 @@ class Learner:
                 "format": FORMAT,
                 "version": VERSION,
                 "umab": __version__,
-                "policy": self._policy.name,
+                "policy": described(self._policy),
                 "arms": list(self._labels),
                 "maximize": self._maximize,
                 "state": self._layout.fields(self._buffer),
                 "random": _plain(random.state),
                 "first_id": self._first_id,
                 "next_id": self._next_id,
-                "outstanding": [[*choice, *rest] for choice, *rest in self._open.values()],
+                "outstanding": [
+                    [*choice, *accounts, self._saved_ticket(ticket), drawn_at]
+                    for choice, *accounts, ticket, drawn_at in self._open.values()
+                ],
                 "counters": [each.saved() for each in self._tallies],
             }
 
+    def _saved_ticket(self, ticket: Buffer | None) -> dict[str, Any] | None:
+        record = self._layout.ticket
+        return None if record is None or ticket is None else record.fields(ticket)
+
     @classmethod
-    def from_json(cls, text: str) -> Learner:
-        """Return the learner of which `to_json` made `text`; it goes on as if it had never stopped."""
+    def from_json(cls, text: str, *, policy: Policy | None = None) -> Learner:
+        """Return the learner of which `to_json` made `text`; it goes on as if it had never stopped.
+
+        Parameters
+        ----------
+        text
+            What `to_json` returned.
+        policy
+            The policy, if it is not a registered one. It must have the parameters that were saved. A text never makes
+            this program import a module.
+        """
         try:
             saved = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -548,20 +588,20 @@ class Learner:
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise ValueError(f"a saved learner must be JSON with format={FORMAT!r}, but got {text[:60]!r}")
         learner = cls.__new__(cls)
-        learner._restore(saved, None)
+        learner._restore(saved, policy)
         return learner
 
     def _restore(self, saved: dict[str, Any], policy: Policy | None) -> None:
-        _check_version(saved.get("version"))
         try:
-            saved = _migrated(saved)
-            self._set_up(saved["policy"] if policy is None else policy, _labels(saved["arms"]), saved["maximize"])
-            state = saved["state"]
-            if set(state) != {*self._layout.scalars, *self._layout.vectors}:
+            saved = migrated(saved)
+            chosen = _saved_policy(saved["policy"], policy)
+            self._set_up(chosen, _labels(saved["arms"]), saved["maximize"])
+            state, record = saved["state"], self._layout.state
+            if set(state) != set(record.names):
                 raise ValueError(f"state has {sorted(state)}")
-            if any(len(state[name]) != len(self._labels) for name in self._layout.vectors):
-                raise ValueError("a vector of the state has not one number an arm")
-            self._start_from(self._layout.pack_fields(state))
+            if any(len(state[name]) != len(self._labels) for name in (*record.vectors, *record.rows)):
+                raise ValueError("a vector of the state does not have one number for each arm")
+            self._start_from(self._layout.pack_fields(chosen.parameters_for(len(self._labels)), state))
             if not np.isfinite(self._buffer).all():
                 raise ValueError("the state holds a value that is not finite")
             check_distribution(self._policy, self._probabilities)
@@ -584,7 +624,7 @@ class Learner:
 
     def _checked_open(self, saved: Sequence[Any]) -> _Open:
         """Return an open choice from its saved form. Compiled code trusts the index of an account: it must be right."""
-        label, index, probability, identity, arm, account, account_probability, drawn_at = saved
+        label, index, probability, identity, arm, account, account_probability, ticket, drawn_at = saved
         (label,) = _labels([label])
         arm, account = self._checked_index("arm", arm), self._checked_index("account", account)
         identity = checks.whole("id", identity, least=self._first_id, most=self._next_id - 1)
@@ -594,7 +634,20 @@ class Learner:
             label, checks.whole("index", index, least=0), checks.probability("probability", probability), identity
         )
         account_probability = checks.probability("account_probability", account_probability)
-        return choice, arm, account, account_probability, checks.finite("drawn_at", drawn_at)
+        drawn_at = checks.finite("drawn_at", drawn_at)
+        return choice, arm, account, account_probability, self._checked_ticket(ticket), drawn_at
+
+    def _checked_ticket(self, fields: Any) -> Buffer | None:
+        """Return a ticket from its saved form."""
+        record = self._layout.ticket
+        if (record is None) != (fields is None) or (record is not None and set(fields) != set(record.names)):
+            raise ValueError(f"the ticket {fields!r} cannot be")
+        if record is None:
+            return None
+        ticket = record.pack_fields(fields)
+        if len(ticket) != record.size(len(self._labels)) or not np.isfinite(ticket).all():
+            raise ValueError(f"the ticket {fields!r} cannot be")
+        return ticket
 
     def _checked_index(self, name: str, index: Any) -> int | None:
         return None if index is None else checks.whole(name, index, least=0, most=len(self._labels) - 1)
@@ -604,10 +657,10 @@ class Learner:
         write_atomically(path, self.to_json().encode())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Learner:
-        """Return the learner that `save` wrote to a file."""
+    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Learner:
+        """Return the learner that `save` wrote to a file; `policy` as for `from_json`."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(Path(path).read_text(encoding="utf-8"), policy=policy)
         except ValueError as error:
             raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
 
@@ -655,33 +708,31 @@ def _indices(labels: tuple[Label, ...]) -> dict[Label, int]:
     return {label: index for index, label in enumerate(labels)}
 
 
-def _from_version_1(saved: dict[str, Any]) -> dict[str, Any]:
-    """Arms could not come and go, rewards and counters were not known, nor when a choice was made."""
-    now = time.time()
-    outstanding = [
-        [arm, index, probability, identity, index, index, probability, now]
-        for arm, index, probability, identity in saved["outstanding"]
-    ]
-    counters = [Tally().saved() for _ in saved["arms"]]
-    return {**saved, "version": 2, "maximize": False, "outstanding": outstanding, "counters": counters}
+def _saved_policy(about: Any, given: Policy | None) -> Policy:
+    """Return the policy that was saved: a registered one, or the one that is given if its parameters are the same."""
+    if given is None:
+        try:
+            return from_description(about)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; a policy that is not registered is passed on: Learner.load(path, policy=...)"
+            ) from None
+    if not isinstance(given, Policy):
+        raise TypeError(f"policy must be a umab.Policy, but got policy={given!r}")
+    if _all_parameters(described(given)) != _all_parameters(about):
+        raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+    return given
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1}
-"""From a version of the saved form to the next: what was saved years ago still loads."""
+def _all_parameters(about: Any) -> list[Any]:
+    """Return the parameters in the description of a policy, and those of the policies inside."""
+    inner = about.get("inner")
+    return [about["parameters"], *([] if inner is None else _all_parameters(inner))]
 
 
-def _check_version(version: Any) -> None:
-    if type(version) is not int or version > VERSION:
-        raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
-    if version < min(_MIGRATIONS):
-        raise ValueError(f"a saved learner of version {version} cannot be read any more")
-
-
-def _migrated(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return what was saved in the form of today."""
-    for older in range(saved["version"], VERSION):
-        saved = _MIGRATIONS[older](saved)
-    return saved
+def _alone(ticket: Buffer | None) -> tuple[Buffer, ...]:
+    """Return a ticket as the last argument of a kernel: none if there is none."""
+    return () if ticket is None else (ticket,)
 
 
 def _warn(message: str) -> None:

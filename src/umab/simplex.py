@@ -6,13 +6,19 @@ Python and compiled code agree bit for bit.
 
 import math
 from collections.abc import Callable, MutableSequence, Sequence
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from umab.checks import LARGEST
 from umab.numerics import FLOOR, add
 
 Vector: TypeAlias = MutableSequence[float]
-"""One float an arm: a list in plain Python, a float64 array in compiled code."""
+"""One float for each arm: a list in plain Python, a float64 array in compiled code."""
+
+Rows: TypeAlias = MutableSequence[MutableSequence[float]]
+"""The same number of floats for each arm: a list of lists in plain Python, a float64 array of rows in compiled code."""
+
+FixedVector: TypeAlias = Annotated[MutableSequence[float], "of a length that does not depend on the arms"]
+"""As many floats as the state says at the start: a list in plain Python, a float64 array in compiled code."""
 
 _BLOCK = 64
 _STEPS = 100

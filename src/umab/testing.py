@@ -11,7 +11,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.checks import LARGEST
 from umab.engine.compiled import simulation_kernel
-from umab.engine.interpreted import play
+from umab.engine.interpreted import play, select
 from umab.engine.layout import check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.learner import Learner
@@ -70,11 +70,13 @@ def check_policy(policy: Policy | str) -> None:
 def compiled_state(policy: Policy, losses: Array, *, seed: int = 0) -> Any:
     """Return the state in which trial 0 of a simulation ends, as compiled code leaves it."""
     layout, n_rounds = layout_of(policy), len(losses)
-    buffers = layout.pack(policy.init(losses.shape[1])).reshape(1, -1)
+    n_arms = losses.shape[1]
+    buffers = layout.start(policy, n_arms).reshape(1, -1)
+    rooms = np.zeros(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(n_arms))
     uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
     zeros, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
     table = np.ascontiguousarray(losses)
-    simulation_kernel(policy)(buffers, uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms)
+    simulation_kernel(policy)(buffers, rooms.reshape(1, 1, -1), uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms)
     return layout.unpack(buffers[0])
 
 
@@ -100,10 +102,11 @@ def forced(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
 
 def forced_interpreted(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
     """Return the same from plain Python."""
-    state = policy.init(n_arms)
+    parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     rows = [list(state.probabilities)]
     for arm, loss in zip(arms, losses, strict=True):
         probability = state.probabilities[int(arm)]
-        state = policy.update(policy.selected(state, int(arm)), int(arm), float(loss), probability)
+        state, ticket = select(policy, parameters, state, int(arm))
+        state = policy.update(parameters, state, int(arm), float(loss), probability, *ticket)
         rows.append(list(state.probabilities))
     return np.array(rows)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab.algorithms.base import FullInformation
+from umab.algorithms.base import FullInformation, NoParameters
 from umab.checks import LARGEST
 from umab.numerics import FINEST_UNIT, fit_unit
 from umab.simplex import Vector, largest_size, soft_minimum, softmin, uniform
@@ -66,7 +66,7 @@ class AdaHedge(FullInformation):
         return {"η": math.log(len(state.probabilities)) / state.gap_sum * state.unit} if state.gap_sum else {}
 
     @staticmethod
-    def update_full(state: State, losses: Vector) -> State:
+    def update_full(parameters: NoParameters, state: State, losses: Vector) -> State:
         """Take in the losses of a round."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, largest_size(losses))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab.algorithms.base import Policy
+from umab.algorithms.base import NoParameters, Policy
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, entropy_link, mix, soft_minimum, softmin, sum_of_others, uniform
 
@@ -105,7 +105,7 @@ class AHB(Policy):
         return state.weights
 
     @staticmethod
-    def selected(state: State, arm: int) -> State:
+    def selected(parameters: NoParameters, state: State, arm: int) -> State:
         """Move on to the next arm while not every arm was drawn."""
         n_arms = len(state.probabilities)
         n_selected = state.n_selected + 1.0
@@ -126,7 +126,7 @@ class AHB(Policy):
         )
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)

@@ -21,6 +21,11 @@ class State(NamedTuple):
     square_sum: float  # Σ ℓ²_{s,k_s} over the rounds that were not skipped
     unit: float  # multiplier from losses to the unit of the sums
     weight: float  # σ_t, in units
+
+
+class Parameters(NamedTuple):
+    """Those of `BankerOMD`, as numbers."""
+
     log_horizon: float  # ln T
     savings_lost: float  # 1 if a skipped round returns to the uniform distribution
 
@@ -78,7 +83,7 @@ class BankerOMD(Policy):
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""
         unit = unit_of(1.0)
-        log_horizon = math.log(max(self.horizon or 2, 2))
+        log_horizon = self.parameters_for(n_arms).log_horizon
         return State(
             probabilities=simplex.uniform(n_arms),
             loss_sums=[0.0] * n_arms,
@@ -86,8 +91,12 @@ class BankerOMD(Policy):
             square_sum=0.0,
             unit=unit,
             weight=investment(unit, 0.0, unit, n_arms * log_horizon),
-            log_horizon=log_horizon,
-            savings_lost=1.0 if self.skipped == "lost" else 0.0,
+        )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return ln T, and what becomes of a skipped round."""
+        return Parameters(
+            log_horizon=math.log(max(self.horizon or 2, 2)), savings_lost=1.0 if self.skipped == "lost" else 0.0
         )
 
     def rates(self, state: State) -> dict[str, float]:
@@ -95,7 +104,7 @@ class BankerOMD(Policy):
         return {"1/σ": state.unit / state.weight}
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
@@ -105,14 +114,14 @@ class BankerOMD(Policy):
         scaled = loss * unit
         # The second test is implied by the first, as σ ≥ 2L̂; it stands here because the paper has it.
         if abs(scaled) > bound or scaled < -0.5 * state.weight * shrink:
-            if state.savings_lost == 1.0:
+            if parameters.savings_lost == 1.0:
                 for k in range(n_arms):
                     state.loss_sums[k] = 0.0
         else:
             state.loss_sums[arm] += importance_weighted(scaled, probability)
             square_sum += scaled * scaled
         bound = max(bound, 2.0 * abs(scaled))
-        weight = investment(bound, square_sum, unit, n_arms * state.log_horizon)
+        weight = investment(bound, square_sum, unit, n_arms * parameters.log_horizon)
         log_barrier(state.loss_sums, 1.0 / weight, state.probabilities)
         return State(
             probabilities=state.probabilities,
@@ -121,8 +130,6 @@ class BankerOMD(Policy):
             square_sum=square_sum,
             unit=unit,
             weight=weight,
-            log_horizon=state.log_horizon,
-            savings_lost=state.savings_lost,
         )
 
 

@@ -5,30 +5,47 @@ A policy is a frozen dataclass of parameters with two functions:
 ``init(n_arms)``
     returns the state before the first round. It is plain Python and runs once. One arm must be enough for it.
 
-``update(state, arm, loss, probability)``
-    takes in that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
-    static method: all it knows is the state, so `init` puts the parameters it needs there.
+``update(parameters, state, arm, loss, probability)``
+    learns that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
+    static method: it knows only what it is given.
 
-Three more are optional:
+The rest is optional:
 
-``selected(state, arm)``
+``parameters_for(n_arms)``
+    returns the `parameters` that the other functions are given: a NamedTuple of numbers that stay the same from round
+    to round, as they are or worked out from the number of arms. It is plain Python and runs once. Parameters are no
+    part of the state, so every trial of one compiled call may have its own.
+
+``selected(parameters, state, arm)``
     notes that `arm` was drawn, before its loss is known; for a policy whose next draw depends on it (AHB plays every
     arm once first, however late the losses come).
 
-``resized(state, arms)``
-    returns the state for other arms, as when one is added or removed. It is plain Python; what `Policy` has for it is
-    right for a state of distributions and of sums over the rounds.
+``ticket(n_arms)`` and ``remember(parameters, state, arm, ticket)``
+    for a policy that must remember something about a draw until its loss comes, such as the scale at that time.
+    `ticket` returns a blank ticket; `remember` fills it in when `arm` is drawn, before `selected`, and returns it. It
+    comes back with the loss, however late that is: ``update(parameters, state, arm, loss, probability, ticket)``.
 
-``update_full(state, losses)``
+``resized(state, arms)`` and ``resized_ticket(ticket, arms)``
+    return the state, or a ticket, for other arms, as when one is added or removed. They are plain Python; what `Policy`
+    has for them is right for distributions and for sums over the rounds.
+
+``update_full(parameters, state, losses)``
     in place of `update`, for a `FullInformation` policy, which sees what every arm has cost. Such policies are
     yardsticks and run in simulations only.
 
-The state is a NamedTuple whose fields are either ``float`` (a scalar) or ``Vector`` (one float an arm). Scalars are
-replaced by returning a new tuple; vectors are changed in place. One vector is called ``probabilities``: the
-distribution from which the next arm is drawn. So `update` ends by solving for the next distribution, and whoever holds
-the state can always look at it. A comment beside a field gives the paper's symbol.
+A state and a ticket are NamedTuples. Each field has one of these types, or is another such NamedTuple:
 
-`update` is compiled as it is written, and the uncompiled function remains the reference. Hence its rules:
+- ``float``: a number;
+- ``Vector``: one float for each arm;
+- ``Rows``: a fixed number of floats for each arm, as in ``state.history[arm][i]``;
+- ``FixedVector``: as many floats as `init` says, whatever the number of arms; one for each expert, for example.
+
+Numbers are replaced by returning a new tuple; vectors and rows are changed in place. One vector of the state is called
+``probabilities``: the distribution from which the next arm is drawn. So `update` ends by solving for the next
+distribution, and whoever holds the state can always look at it. A comment beside a field gives the paper's symbol.
+
+`update`, `selected`, `remember` and `update_full` are compiled as they are written, and the uncompiled functions remain
+the reference. Hence their rules:
 
 - no random numbers, no input or output, no decorators; the engine draws and checks the input before the call;
 - only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
@@ -37,6 +54,9 @@ the state can always look at it. A comment beside a field gives the paper's symb
 - an index is right: compiled code does not check it (`umab.testing.check_policy` does);
 - nothing divides by zero or takes a logarithm of it (Python raises there, compiled code goes on);
 - any finite loss is survived, and no probability is ever 0.
+
+What there is to know about a policy stands with it, as attributes that the command line, charts, reports and pages
+read: `summary`, `reference`, `guarantee`, `theorem`, `page`, `colour` and `dash`, `published`, `also_compared`.
 """
 
 from __future__ import annotations
@@ -44,12 +64,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from umab.checks import LARGEST
-from umab.simplex import Vector, beside_fair_share, shared_out
+from umab.simplex import FixedVector, Rows, Vector, beside_fair_share, shared_out
+
+
+class NoParameters(NamedTuple):
+    """What `update` is given by a policy that has no parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,41 +98,82 @@ class Policy(ABC):
     reference: ClassVar[str] = ""
     """Where the policy was published."""
 
+    theorem: ClassVar[str] = ""
+    """The theorem behind the guarantee whose bound and proof `umab.theory` has as code."""
+
+    page: ClassVar[str] = ""
+    """The page of the documentation that is about the policy, as a path below docs/."""
+
+    published: ClassVar[bool] = False
+    """Whether it is a published policy with which the recommended one is compared on the suite."""
+
     @abstractmethod
     def init(self, n_arms: int) -> Any:
         """Return the state before the first round, with a list for each vector."""
 
+    def parameters_for(self, n_arms: int) -> Any:
+        """Return what the compiled functions are given as their parameters."""
+        return NoParameters()
+
     @staticmethod
     @abstractmethod
-    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
         """Return the state after `arm`, drawn with `probability`, has cost `loss`."""
 
     @staticmethod
-    def selected(state: Any, arm: int) -> Any:
+    def selected(parameters: Any, state: Any, arm: int) -> Any:
         """Return the state after `arm` was drawn and before its loss is known."""
         return state
+
+    def ticket(self, n_arms: int) -> Any:
+        """Return a blank ticket, or None if the policy remembers nothing about a draw."""
+        return None
+
+    @staticmethod
+    def remember(parameters: Any, state: Any, arm: int, ticket: Any) -> Any:
+        """Return the ticket of a draw of `arm`."""
+        return ticket
 
     def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
         """Return `state` for other arms: each is one of the old arms, by its index there, or a new one, None.
 
         A new arm gets a fair share of every distribution, one part in n. What is summed for each arm is for it what
         would have given it that share: between the two arms whose probabilities are next to 1/n. The old arms keep
-        their sums, and share what is left in proportion. A scalar that is still what it was at the start is set to what
-        it is at the start with this number of arms.
+        their sums, and share what is left in proportion. A new arm's rows are what they are at the start, and so is a
+        number that is still what it was at the start with the old arms.
         """
         before, start = self.init(len(state.probabilities)), self.init(len(arms))
-        two = self.init(2)  # which vectors are distributions can be seen from two arms on
         likelier, rarer, part = beside_fair_share(self.solved(state), self.link)
+
+        def fair(values: Vector) -> float:
+            return (1.0 - part) * values[likelier] + part * values[rarer]
+
+        two = self.init(2)  # which vectors are distributions can be seen from two arms on
         parts: dict[str, Any] = {}
-        for name, value in state._asdict().items():
-            if isinstance(value, float):
+        for name, kind in get_type_hints(type(state), include_extras=True).items():
+            value = getattr(state, name)
+            if kind == FixedVector:
+                parts[name] = value
+            elif kind == Rows:
+                parts[name] = [getattr(start, name)[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
+            elif kind is float:
                 parts[name] = getattr(start, name) if value == getattr(before, name) else value
             elif math.fsum(getattr(two, name)) == 1.0:
                 parts[name] = shared_out(value, arms)
             else:
-                fair = (1.0 - part) * value[likelier] + part * value[rarer]
-                parts[name] = [fair if arm is None else value[arm] for arm in arms]
+                parts[name] = [fair(value) if arm is None else value[arm] for arm in arms]
         return type(state)(**parts)
+
+    def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
+        """Return a ticket for other arms: old arms keep what they have, a new one gets what a blank ticket has."""
+        blank = self.ticket(len(arms))
+        parts: dict[str, Any] = {}
+        for name, kind in get_type_hints(type(ticket), include_extras=True).items():
+            value = getattr(ticket, name)
+            if kind in (Vector, Rows):
+                value = [getattr(blank, name)[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
+            parts[name] = value
+        return type(ticket)(**parts)
 
     def solved(self, state: Any) -> Vector:
         """Return the distribution that follows from the sums of `state`, before exploration is added to it."""
@@ -121,9 +186,29 @@ class Policy(ABC):
         return 1.0 / probability
 
     @property
+    def summary(self) -> str:
+        """What the policy is for, in one line."""
+        return (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
+
+    @property
     def guarantee(self) -> str:
         """The order of the regret bound, in short; empty if none is known."""
         return ""
+
+    @property
+    def colour(self) -> str:
+        """The colour of its curves, as #rrggbb; empty for one that no other curve of the chart has."""
+        return ""
+
+    @property
+    def dash(self) -> tuple[int, ...]:
+        """The lengths of the strokes and gaps of its curves; empty for a solid line."""
+        return ()
+
+    @property
+    def also_compared(self) -> tuple[Mapping[str, Any], ...]:
+        """Other parameters with which the policy is compared, beside its own."""
+        return ()
 
     def rates(self, state: Any) -> dict[str, float]:
         """Return the learning and exploration rates in `state`, by name. The laws test that they never grow."""
@@ -164,11 +249,15 @@ class Policy(ABC):
 
     def for_horizon(self, horizon: int) -> Self:
         """Return this policy, with the number of rounds filled in if it needs to know it."""
-        return dataclasses.replace(self, **{"horizon": horizon}) if self.needs_horizon else self
+        return self.with_parameters(horizon=horizon) if self.needs_horizon else self
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name, in the order of their declaration."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def with_parameters(self, **values: Any) -> Self:
+        """Return this policy with these parameters in place of its own."""
+        return dataclasses.replace(self, **values)
 
     def refusal(self, loss: float, where: str) -> str | None:
         """Return why `loss`, seen at `where`, is not taken, or None when it is."""
@@ -196,11 +285,11 @@ class FullInformation(Policy):
     full_information: ClassVar[bool] = True
 
     @staticmethod
-    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
         """Refuse: one loss is not enough."""
         raise TypeError("a policy with full information needs the losses of all arms")
 
     @staticmethod
     @abstractmethod
-    def update_full(state: Any, losses: Vector) -> Any:
+    def update_full(parameters: Any, state: Any, losses: Vector) -> Any:
         """Return the state after a round in which the arms have cost `losses`, which must not be changed."""

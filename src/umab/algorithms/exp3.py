@@ -21,6 +21,11 @@ class State(NamedTuple):
     weights: Vector  # w_t exp(origin)
     log_weights: Vector  # −ln w_t
     origin: float  # moves with the largest weight, so that none overflows
+
+
+class Parameters(NamedTuple):
+    """Those of `EXP3`, with γ for the number of arms."""
+
     gamma: float  # γ
     low: float
     high: float
@@ -85,18 +90,19 @@ class EXP3(KnownHorizon):
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""
-        gamma = self.gamma
-        if gamma is None:
-            gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
         return State(
             probabilities=simplex.uniform(n_arms),
             weights=[1.0] * n_arms,
             log_weights=[0.0] * n_arms,
             origin=0.0,
-            gamma=gamma,
-            low=self.low,
-            high=self.high,
         )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return γ, as it is given or for the horizon, and the range."""
+        gamma = self.gamma
+        if gamma is None:
+            gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
+        return Parameters(gamma=gamma, low=self.low, high=self.high)
 
     def resized(self, state: State, arms: Sequence[int | None]) -> State:
         """Resize, and set the weights to what follows from their logarithms."""
@@ -111,11 +117,11 @@ class EXP3(KnownHorizon):
         return [each / total for each in state.weights]
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss."""
         n_arms = len(state.probabilities)
-        gain = (state.high - loss) / (state.high - state.low)
-        state.log_weights[arm] -= state.gamma / n_arms * importance_weighted(gain, probability)
+        gain = (parameters.high - loss) / (parameters.high - parameters.low)
+        state.log_weights[arm] -= parameters.gamma / n_arms * importance_weighted(gain, probability)
         origin = state.origin
         if state.log_weights[arm] > origin - _LARGEST_LOG:
             # All other weights stay as they are, so one exponential is enough.
@@ -124,15 +130,12 @@ class EXP3(KnownHorizon):
             origin = state.log_weights[arm]
             for k in range(n_arms):
                 state.weights[k] = math.exp(origin - state.log_weights[k])
-        share = (1.0 - state.gamma) / sum_of(state.weights)
+        share = (1.0 - parameters.gamma) / sum_of(state.weights)
         for k in range(n_arms):
-            state.probabilities[k] = share * state.weights[k] + state.gamma / n_arms
+            state.probabilities[k] = share * state.weights[k] + parameters.gamma / n_arms
         return State(
             probabilities=state.probabilities,
             weights=state.weights,
             log_weights=state.log_weights,
             origin=origin,
-            gamma=state.gamma,
-            low=state.low,
-            high=state.high,
         )

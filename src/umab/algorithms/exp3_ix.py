@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
-from umab.algorithms.known_range import KnownRange
+from umab.algorithms.known_range import KnownRange, Range
 from umab.numerics import importance_weighted
 from umab.simplex import Vector, softmin
 
@@ -16,8 +16,6 @@ class State(NamedTuple):
     probabilities: Vector  # p_t
     loss_sums: Vector  # Σ û_s
     round: float  # t
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +64,6 @@ class EXP3IX(KnownRange):
             probabilities=simplex.uniform(n_arms),
             loss_sums=[0.0] * n_arms,
             round=1.0,
-            low=self.low,
-            high=self.high,
         )
 
     def rates(self, state: State) -> dict[str, float]:
@@ -75,11 +71,11 @@ class EXP3IX(KnownRange):
         return {"η": learning_rate(len(state.probabilities), state.round)}
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss."""
         n_arms = len(state.probabilities)
         bias = 0.5 * learning_rate(n_arms, state.round)
-        scaled = (loss - state.low) / (state.high - state.low)
+        scaled = (loss - parameters.low) / (parameters.high - parameters.low)
         state.loss_sums[arm] += importance_weighted(scaled, probability + bias)
         t = state.round + 1.0
         softmin(state.loss_sums, learning_rate(n_arms, t), state.probabilities)
@@ -87,8 +83,6 @@ class EXP3IX(KnownRange):
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
             round=t,
-            low=state.low,
-            high=state.high,
         )
 
 

@@ -16,6 +16,11 @@ class State(NamedTuple):
     probabilities: Vector  # p_t, with the exploration mixed in
     weights: Vector  # w_t / Σ w_t
     log_weights: Vector  # −ln w_t, but for what all arms start with
+
+
+class Parameters(NamedTuple):
+    """Those of `EXP3P`, for the number of arms."""
+
     gamma: float  # γ
     bonus: float  # α/√(nT), which every arm gets over its probability
     low: float
@@ -76,12 +81,17 @@ class EXP3P(KnownHorizon):
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution; all weights start equal, so that their size does not matter."""
-        horizon = self.horizon or 1
-        alpha = 2.0 * math.sqrt(math.log(n_arms * horizon / self.delta))
         return State(
             probabilities=simplex.uniform(n_arms),
             weights=simplex.uniform(n_arms),
             log_weights=[0.0] * n_arms,
+        )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return γ and the bonus for the horizon, and the range."""
+        horizon = self.horizon or 1
+        alpha = 2.0 * math.sqrt(math.log(n_arms * horizon / self.delta))
+        return Parameters(
             gamma=min(0.6, 2.0 * math.sqrt(0.6 * n_arms * math.log(n_arms) / horizon)),
             bonus=alpha / math.sqrt(n_arms * horizon),
             low=self.low,
@@ -93,16 +103,16 @@ class EXP3P(KnownHorizon):
         return state.weights
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss. The bonus of the arm that was drawn uses its probability then, that of the others now."""
         n_arms = len(state.probabilities)
-        step = state.gamma / (3.0 * n_arms)
-        gain = (state.high - loss) / (state.high - state.low)
+        step = parameters.gamma / (3.0 * n_arms)
+        gain = (parameters.high - loss) / (parameters.high - parameters.low)
         for k in range(n_arms):
             if k == arm:
-                state.log_weights[k] -= step * importance_weighted(gain + state.bonus, probability)
+                state.log_weights[k] -= step * importance_weighted(gain + parameters.bonus, probability)
             else:
-                state.log_weights[k] -= step * importance_weighted(state.bonus, state.probabilities[k])
+                state.log_weights[k] -= step * importance_weighted(parameters.bonus, state.probabilities[k])
         softmin(state.log_weights, 1.0, state.weights)
-        mix(state.weights, state.gamma, state.probabilities)
+        mix(state.weights, parameters.gamma, state.probabilities)
         return state

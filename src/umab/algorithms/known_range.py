@@ -2,10 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from umab import checks
 from umab.algorithms.base import Policy
+
+
+class Range(NamedTuple):
+    """The parameters of a policy that has to know the range, and nothing else."""
+
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +35,10 @@ class KnownRange(Policy):
         if not low < high or math.isinf(high - low):
             raise ValueError(f"high must be above low, by a finite number, but got low={low} and high={high}")
         self._set(low=low, high=high)
+
+    def parameters_for(self, n_arms: int) -> NamedTuple:
+        """Return the range."""
+        return Range(self.low, self.high)
 
     @property
     def loss_range(self) -> tuple[float, float]:

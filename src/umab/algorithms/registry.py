@@ -1,10 +1,24 @@
-"""The policies by name."""
+"""The policies by name.
+
+A name is that of a registered policy, ``umab-g-a``, or of a wrapper around another name, ``centred(umab-g-a)``.
+Parameters follow a colon: ``umab-g-a:rate=4,initial_scale=2``; those of the policy inside a wrapper stand inside the
+brackets, ``centred(umab-s:rate=2)``, those of the wrapper itself behind them. Other packages register theirs through
+the entry points of the group ``umab.policies``. Where a person writes a name, in a command, an experiment or a sweep, it
+may also say where a class is: ``package.module:Class``, with parameters behind a second colon.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
+import os
+import re
+import sys
 import types
+import warnings
+from collections.abc import Mapping
+from importlib import metadata
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from umab.algorithms.ada_hedge import AdaHedge
@@ -24,8 +38,10 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
+from umab.algorithms.wrapper import Wrapper
 
-_CENTRED = "centred("
+ENTRY_POINTS = "umab.policies"
+"""The group of entry points under which other packages register policies and wrappers."""
 
 
 def recommended() -> Policy:
@@ -43,29 +59,31 @@ def recommended() -> Policy:
     return Centred(UMABS())
 
 
-_REGISTRY: dict[str, tuple[Policy, str]] = {
-    "centred(umab-s)": (recommended(), "losses of any size, sign and offset; the recommended one: nothing to tune"),
-    "umab-s": (UMABS(), "losses of any size and sign; strictly scale-free, learns as fast as it can pay for"),
-    "umab-nn": (UMABNN(), "losses of any size that are never negative; strictly scale-free"),
-    "umab-g": (UMABG(exploration="fixed"), "losses of any size and sign; exploration fixed by the horizon"),
-    "umab-g-a": (UMABG(), "losses of any size and sign; exploration adapts to what it costs"),
-    "umab-g-anytime": (UMABG(exploration="anytime"), "losses of any size and sign; exploration falls with time"),
-    "umab-g-none": (UMABG(exploration="none"), "UMAB-G without its extra exploration, for study"),
-    "umab-g-maintext": (UMABG(exploration="maintext"), "UMAB-G-A as its main text prints it, for study: linear regret"),
-    "sf-mab": (SFMAB(exploration="anytime"), "losses of any size and sign; uniform exploration falls with time"),
-    "sf-mab-a": (SFMAB(), "losses of any size and sign; uniform exploration adapts to what it costs"),
-    "ahb": (AHB(), "losses of any size, sign and offset; scale- and shift-free"),
-    "banker-omd": (BankerOMD(), "losses of any size and sign; without a bound that holds"),
-    "scb": (SCB(), "losses of any size and sign; strictly scale-free, optimal in the worst case"),
-    "scb-ix": (SCBIX(), "losses of any size and sign; strictly scale-free, bounds with high probability"),
-    "exp3": (EXP3(), "losses in a known range; the classic, exploration fixed by the horizon"),
-    "exp3-ix": (EXP3IX(), "losses in a known range; bounds with high probability"),
-    "exp3-p": (EXP3P(), "losses in a known range; upper confidence bounds, fixed by the horizon"),
-    "tsallis-inf": (TsallisINF(), "losses in a known range; optimal for adversarial and stochastic losses"),
-    "adahedge": (AdaHedge(), "sees the losses of all arms; scale- and shift-free"),
-    "solo-ftrl": (SOLOFTRL(), "sees the losses of all arms; scale-free"),
-    "uniform": (Uniform(), "every arm with the same probability; learns nothing"),
+_WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred}
+_POLICIES: dict[str, Policy] = {
+    "centred(umab-s)": recommended(),
+    "umab-s": UMABS(),
+    "umab-nn": UMABNN(),
+    "umab-g": UMABG(exploration="fixed"),
+    "umab-g-a": UMABG(),
+    "umab-g-anytime": UMABG(exploration="anytime"),
+    "umab-g-none": UMABG(exploration="none"),
+    "umab-g-maintext": UMABG(exploration="maintext"),
+    "sf-mab": SFMAB(exploration="anytime"),
+    "sf-mab-a": SFMAB(),
+    "ahb": AHB(),
+    "banker-omd": BankerOMD(),
+    "scb": SCB(),
+    "scb-ix": SCBIX(),
+    "exp3": EXP3(),
+    "exp3-ix": EXP3IX(),
+    "exp3-p": EXP3P(),
+    "tsallis-inf": TsallisINF(),
+    "adahedge": AdaHedge(),
+    "solo-ftrl": SOLOFTRL(),
+    "uniform": Uniform(),
 }
+_met_entry_points: set[str] = set()
 
 
 def policies() -> dict[str, str]:
@@ -77,17 +95,21 @@ def policies() -> dict[str, str]:
     >>> umab.policies()["uniform"]
     'every arm with the same probability; learns nothing'
     """
-    return {name: description for name, (_, description) in _REGISTRY.items()}
+    _load_entry_points()
+    return {name: prototype.summary for name, prototype in _POLICIES.items()}
 
 
-def policy(text: str) -> Policy:
+def policy(text: str, *, allow_import: bool = False) -> Policy:
     """Return the policy of this name, with parameters if the name is followed by them.
 
     Parameters
     ----------
     text
-        A registered name, or a name and parameters: ``"name:key=value,key=value"``; or one of these in
-        ``"centred(...)"``; or ``"recommended"``.
+        A registered name; a name and parameters, ``"name:key=value,key=value"``; the name of a wrapper around any of
+        these, ``"centred(name:key=value)"``; or ``"recommended"``.
+    allow_import
+        Whether `text` may also say where a class is, as ``"package.module:Class"``. That imports the module, which
+        runs its code: leave it off for a text that somebody else wrote.
 
     Examples
     --------
@@ -99,31 +121,23 @@ def policy(text: str) -> Policy:
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
     if text == "recommended":
         return recommended()
-    if text.startswith(_CENTRED) and text.endswith(")"):
-        return Centred(policy(text[len(_CENTRED) : -1]))
-    name, colon, rest = text.partition(":")
-    if name.startswith(_CENTRED) and name.endswith(")"):
-        raise ValueError(f"parameters must stand inside the brackets, as in centred(umab-s:rate=2), but got {text!r}")
-    if name not in _REGISTRY:
-        close = difflib.get_close_matches(name.lower(), ["recommended", *_REGISTRY], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"a policy must be one of recommended, {', '.join(_REGISTRY)}, but got {name!r}{hint}")
-    prototype, _ = _REGISTRY[name]
-    if colon and isinstance(prototype, Centred):
-        raise ValueError(f"{name} is a centred policy and takes no parameters, but got {text!r}")
-    values: dict[str, Any] = {}
-    for part in rest.split(",") if colon else []:
-        key, equals, value = part.partition("=")
-        if not (key and equals and value):
-            raise ValueError(f"parameters must have the form key=value,key=value, but got {rest!r} in {text!r}")
-        if key in values:
-            raise ValueError(f"a parameter must be given once, but {key!r} is there twice in {text!r}")
-        values[key] = _read(prototype, key, value, text)
-    return dataclasses.replace(prototype, **values)
+    name, inner, parameters = _split(text)
+    found = _found(name, text, allow_import)
+    if inner is None:
+        if isinstance(found, type):
+            raise ValueError(f"{name} is a wrapper and needs a policy inside, as in {name}(umab-s), but got {text!r}")
+        return found.with_parameters(**_read_all(found, name, parameters, text))
+    inside = policy(inner, allow_import=allow_import)
+    if not isinstance(found, type):
+        raise ValueError(f"{name} takes no policy inside, but got {text!r}")
+    bare = found(inside)
+    return dataclasses.replace(bare, **_read_all(bare, name, parameters, text))
 
 
-def register(name: str, policy: Policy, description: str) -> None:
+def register(name: str, policy: Policy | type[Wrapper]) -> None:
     """Add a policy of your own to the names that `umab.policy` and `umab.policies` know.
+
+    What is said of it comes from the policy itself: its `summary`, `colour`, `reference` and so on.
 
     Parameters
     ----------
@@ -131,17 +145,18 @@ def register(name: str, policy: Policy, description: str) -> None:
         What to call it; letters, digits and dashes. A class that was changed and defined again, as in a notebook,
         takes the place of its former self.
     policy
-        The policy that the name alone stands for.
-    description
-        One line for `umab.policies`.
+        The policy that the name alone stands for; or a class of wrappers, for names of the form ``name(inner)``.
     """
     if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
         raise ValueError(f"a policy's name must be of letters, digits and dashes, but got {name!r}")
-    if not isinstance(policy, Policy):
-        raise TypeError(f"a registered policy must be a umab.Policy, but got {policy!r}")
-    if name in _REGISTRY and _origin(_REGISTRY[name][0]) != _origin(policy):
-        raise ValueError(f"a policy's name must be new, but {name!r} stands for {_REGISTRY[name][0]!r}")
-    _REGISTRY[name] = (policy, description)
+    known: dict[str, Any] = _POLICIES if isinstance(policy, Policy) else _WRAPPERS
+    if known is _WRAPPERS and not (isinstance(policy, type) and issubclass(policy, Wrapper)):
+        raise TypeError(f"a registered policy must be a umab.Policy, or a class of umab.Wrapper, but got {policy!r}")
+    other = _WRAPPERS if known is _POLICIES else _POLICIES
+    before = known.get(name, other.get(name))
+    if before is not None and (name in other or _origin(before) != _origin(policy)):
+        raise ValueError(f"a policy's name must be new, but {name!r} stands for {before!r}")
+    known[name] = policy
 
 
 def as_policy(given: Any) -> Policy:
@@ -155,36 +170,170 @@ def as_policy(given: Any) -> Policy:
 
 
 def name_of(policy: Policy) -> str:
-    """Return the registered name nearest to `policy` and the parameters in which it differs."""
-    if isinstance(policy, Centred):
-        return f"{_CENTRED}{name_of(policy.policy)})"
-    kin = {name: prototype for name, (prototype, _) in _REGISTRY.items() if type(prototype) is type(policy)}
-    if kin:
-        # Several names share a class (umab-g, umab-g-a); the right one is that from which fewest parameters differ.
-        name = min(kin, key=lambda name: len(_differences(policy, kin[name])))
-        keys = _differences(policy, kin[name])
-    else:
-        name, keys = type(policy).__name__, list(policy.parameters())
-    parameters = ",".join(f"{key}={_write(getattr(policy, key))}" for key in sorted(keys))
-    return f"{name}:{parameters}" if parameters else name
+    """Return the registered name nearest to `policy` and the parameters in which it differs.
 
-
-def _origin(policy: Policy) -> tuple[str, str]:
-    """Return where a policy's class was written: a notebook defines the same one again and again."""
-    return type(policy).__module__, type(policy).__qualname__
+    For a policy of a class that is not registered, that is where the class is, and all its parameters.
+    """
+    equal = next((name for name, prototype in _POLICIES.items() if prototype == policy), None)
+    if equal is not None:
+        return equal
+    name, nearest = _nearest(policy)
+    told = _own_parameters(policy)
+    if nearest is not None:
+        told = {key: told[key] for key in told if told[key] != nearest[key]}
+    inside = f"({name_of(policy.policy)})" if isinstance(policy, Wrapper) else ""
+    parameters = ",".join(f"{key}={_write(told[key])}" for key in sorted(told))
+    return f"{name}{inside}:{parameters}" if parameters else f"{name}{inside}"
 
 
 def can_be_named(given: Policy) -> bool:
     """Whether `name_of` gives a name from which the policy can be had back."""
     try:
         return policy(name_of(given)) == given
-    except ValueError:
+    except (ValueError, TypeError):
         return False
 
 
-def _differences(policy: Policy, other: Policy) -> list[str]:
-    """Return the names of the parameters in which two policies of one type differ."""
-    return [key for key, value in policy.parameters().items() if value != getattr(other, key)]
+def described(policy: Policy) -> dict[str, Any]:
+    """Return a policy as JSON can hold it: its name, all its parameters, and the policy inside if there is one.
+
+    Nothing is left out for being the default, since defaults may change.
+    """
+    about: dict[str, Any] = {"name": _nearest(policy)[0], "parameters": _own_parameters(policy)}
+    if isinstance(policy, Wrapper):
+        about["inner"] = described(policy.policy)
+    return about
+
+
+def from_description(about: Any) -> Policy:
+    """Return the policy of which `described` made `about`; it must be registered."""
+    if not isinstance(about, Mapping) or not isinstance(about.get("parameters"), Mapping):
+        raise ValueError(f"a saved policy must have a name and parameters, but got {about!r}")
+    found = _found(about.get("name"), str(about.get("name")), False)
+    if ("inner" in about) != isinstance(found, type):
+        raise ValueError(f"a saved policy must have a policy inside if it is a wrapper, but got {about!r}")
+    if isinstance(found, type):
+        return found(from_description(about["inner"]), **about["parameters"])
+    return type(found)(**about["parameters"])
+
+
+def parsed(text: str) -> tuple[str, str | None, dict[str, Any]]:
+    """Return the registered name in a text, the policy inside brackets, and the parameters that are given, by name."""
+    name, inner, parameters = _split(text)
+    found = _found(name, text, False)
+    return name, inner, {} if isinstance(found, type) else _read_all(found, name, parameters, text)
+
+
+def _own_parameters(policy: Policy) -> dict[str, Any]:
+    return policy.own_parameters() if isinstance(policy, Wrapper) else policy.parameters()
+
+
+def _nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
+    """Return the registered name whose parameters differ least, with these; or where the class is, and None."""
+    kind = type(policy)
+    if isinstance(policy, Wrapper):
+        wrapper = next((name for name, known in _WRAPPERS.items() if known is kind), None)
+        if wrapper is not None:
+            defaults = {field.name: field.default for field in dataclasses.fields(policy)}
+            return wrapper, defaults
+        return _place_of(kind), None
+    kin = {name: prototype.parameters() for name, prototype in _POLICIES.items() if type(prototype) is kind}
+    if not kin:
+        return _place_of(kind), None
+    own = policy.parameters()
+    # Several names share a class (umab-g, umab-g-a); the right one is that from which fewest parameters differ.
+    name = min(kin, key=lambda name: sum(own[key] != kin[name][key] for key in own))
+    return name, kin[name]
+
+
+def _place_of(kind: type[Policy]) -> str:
+    """Return where a class is, if it can be imported from there in another process; else what it is called."""
+    importable = kind.__module__ != "__main__" and "<" not in kind.__qualname__
+    return f"{kind.__module__}:{kind.__qualname__}" if importable else kind.__name__
+
+
+def _origin(policy: Any) -> tuple[str, str]:
+    """Return where a policy's class was written: a notebook defines the same one again and again."""
+    kind = policy if isinstance(policy, type) else type(policy)
+    return kind.__module__, kind.__qualname__
+
+
+def _split(text: str) -> tuple[str, str | None, str | None]:
+    """Return the name in a text, the policy inside brackets, and the parameters behind; None for what is not there."""
+    matched = re.match(r"[^:()]*(:[A-Za-z_][\w.]*(?=$|[(:]))?", text)
+    name = matched[0] if matched else ""
+    rest, inner = text[len(name) :], None
+    if rest.startswith("("):
+        depth = 0
+        for at, letter in enumerate(rest):
+            depth += (letter == "(") - (letter == ")")
+            if depth == 0:
+                inner, rest = rest[1:at], rest[at + 1 :]
+                break
+        else:
+            raise ValueError(f"brackets must come in pairs, but got {text!r}")
+    if rest and not rest.startswith(":"):
+        raise ValueError(f"a policy must have the form name, name:key=value or name(inner), but got {text!r}")
+    return name, inner, rest[1:] if rest else None
+
+
+def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Wrapper]:
+    """Return the policy or the class of wrappers that a name stands for."""
+    known: dict[Any, Policy | type[Wrapper]] = {**_POLICIES, **_WRAPPERS}
+    if isinstance(name, str) and name not in known:
+        _load_entry_points()
+        known = {**_POLICIES, **_WRAPPERS}
+    if name in known:
+        return known[name]
+    if isinstance(name, str) and ":" in name:
+        if allow_import:
+            return _imported(name)
+        raise ValueError(
+            f"a policy must be registered, but got {text!r}, which is the place of a class; import the class and pass a "
+            "policy of it, or register it with umab.register or an entry point of the group umab.policies"
+        )
+    names = ["recommended", *_POLICIES, *(f"{wrapper}(...)" for wrapper in _WRAPPERS)]
+    close = difflib.get_close_matches(str(name).lower(), names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"a policy must be one of {', '.join(names)}, but got {name!r}{hint}")
+
+
+def _imported(place: str) -> Policy | type[Wrapper]:
+    """Return the policy or the class of wrappers at ``module:Class``."""
+    module, _, way = place.partition(":")
+    if os.getcwd() not in sys.path:  # a command is not started from the folder of its own file, as a script is
+        sys.path.append(os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for name in way.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"a policy must be registered or be at module:Class, but got {place!r}: {error}") from None
+    return _as_registered(found, repr(place))
+
+
+def _as_registered(found: Any, where: str) -> Policy | type[Wrapper]:
+    """Return what a place holds as it is registered: a policy for the class of one, a class for a wrapper."""
+    if isinstance(found, type) and issubclass(found, Wrapper):
+        return found
+    if isinstance(found, type) and issubclass(found, Policy):
+        found = found()
+    if not isinstance(found, Policy):
+        raise ValueError(f"a policy must be a umab.Policy or a class of one, but {where} is {found!r}")
+    return found
+
+
+def _load_entry_points() -> None:
+    """Register what other packages offer. One that fails is left out with a warning; the others are not its fault."""
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        if point.name in _met_entry_points:
+            continue
+        _met_entry_points.add(point.name)
+        try:
+            register(point.name, _as_registered(point.load(), f"the entry point {point.name!r}"))
+        except Exception as error:
+            message = f"the policy {point.name!r} of {point.value!r} cannot be had: {type(error).__name__}: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _write(value: Any) -> str:
@@ -192,14 +341,26 @@ def _write(value: Any) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def _read(prototype: Policy, key: str, value: str, text: str) -> Any:
-    """Return the value of parameter `key` from its text, by the declared type."""
-    hints = get_type_hints(type(prototype))
-    known = list(prototype.parameters())
-    if key not in known:
-        takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-        raise ValueError(f"{text.partition(':')[0]} {takes}, but got {key!r} in {text!r}")
-    hint = hints[key]
+def _read_all(prototype: Policy, name: str, parameters: str | None, text: str) -> dict[str, Any]:
+    """Return the values of parameters, ``key=value,key=value``, by the types that the policy declares."""
+    values: dict[str, Any] = {}
+    for part in [] if parameters is None else parameters.split(","):
+        key, equals, value = part.partition("=")
+        if not (key and equals and value):
+            raise ValueError(f"parameters must have the form key=value,key=value, but got {parameters!r} in {text!r}")
+        if key in values:
+            raise ValueError(f"a parameter must be given once, but {key!r} is there twice in {text!r}")
+        known = _own_parameters(prototype)
+        if key not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+            where = "; those of the policy inside stand in the brackets" if isinstance(prototype, Wrapper) else ""
+            raise ValueError(f"{name} {takes}{where}, but got {key!r} in {text!r}")
+        values[key] = _read(get_type_hints(type(prototype))[key], key, value, text)
+    return values
+
+
+def _read(hint: Any, key: str, value: str, text: str) -> Any:
+    """Return the value of parameter `key` from its text, by its declared type."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for text_of_it, constant in (("None", None), ("True", True), ("False", False)):
         if value == text_of_it and type(constant) in kinds:

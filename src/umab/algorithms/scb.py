@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
-from umab.algorithms.base import Policy
+from umab.algorithms.base import NoParameters, Policy
 from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, mix, tsallis
 
@@ -80,7 +80,7 @@ class SCB(Policy):
         return rates
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         scale, unit = add_clipped(state, arm, loss, probability)

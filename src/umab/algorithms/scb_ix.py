@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from umab.algorithms.base import Policy
+from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.exp3_ix import learning_rate
 from umab.algorithms.scb import SCB, State, add_clipped
 from umab.simplex import entropy_link, mix, softmin
@@ -58,7 +58,7 @@ class SCBIX(Policy):
         return rates
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C. While C is 0, so is the estimate.

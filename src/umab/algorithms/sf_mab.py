@@ -25,6 +25,11 @@ class State(NamedTuple):
     unit: float  # multiplier from losses to the unit of the sums
     exploration_rate: float  # γ_t
     round: float  # t
+
+
+class Parameters(NamedTuple):
+    """Those of `SFMAB`, as numbers."""
+
     exploration: float  # which exploration rate, by its code
 
 
@@ -88,8 +93,11 @@ class SFMAB(Policy):
             unit=unit_of(1.0),
             exploration_rate=0.5,
             round=1.0,
-            exploration=_ADAPTIVE if self.exploration == "adaptive" else _ANYTIME,
         )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return a code for the exploration."""
+        return Parameters(exploration=_ADAPTIVE if self.exploration == "adaptive" else _ANYTIME)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and γ."""
@@ -97,7 +105,7 @@ class SFMAB(Policy):
         return {"η": n_arms / (1.0 + state.stability_sum / state.unit), "γ": state.exploration_rate}
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
@@ -110,7 +118,7 @@ class SFMAB(Policy):
         stability_sum += stability(state.iterate, arm, estimate, n / (unit + stability_sum), state.probabilities)
         state.loss_sums[arm] += estimate
 
-        if state.exploration == _ADAPTIVE:
+        if parameters.exploration == _ADAPTIVE:
             exploration_rate = n / (2.0 * n + exploration_cost / unit)
         else:
             exploration_rate = min(0.5, math.sqrt(n / state.round))
@@ -125,7 +133,6 @@ class SFMAB(Policy):
             unit=unit,
             exploration_rate=exploration_rate,
             round=state.round + 1.0,
-            exploration=state.exploration,
         )
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab.algorithms.base import FullInformation
+from umab.algorithms.base import FullInformation, NoParameters
 from umab.numerics import FINEST_UNIT, add_square, fit_unit
 from umab.simplex import Vector, largest_size, softmin, uniform
 
@@ -63,7 +63,7 @@ class SOLOFTRL(FullInformation):
         return {"η": state.unit / math.sqrt(state.square_sum)} if state.square_sum else {}
 
     @staticmethod
-    def update_full(state: State, losses: Vector) -> State:
+    def update_full(parameters: NoParameters, state: State, losses: Vector) -> State:
         """Take in the losses of a round."""
         n_arms = len(state.probabilities)
         size = largest_size(losses)

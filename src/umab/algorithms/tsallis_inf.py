@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umab.algorithms.exp3_ix import EXP3IX, State
-from umab.algorithms.known_range import KnownRange
+from umab.algorithms.known_range import KnownRange, Range
 from umab.numerics import importance_weighted
 from umab.simplex import tsallis, tsallis_link
 
@@ -63,15 +63,14 @@ class TsallisINF(KnownRange):
         return {"η": 2.0 / math.sqrt(state.round)}
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss."""
-        state.loss_sums[arm] += importance_weighted((loss - state.low) / (state.high - state.low), probability)
+        scaled = (loss - parameters.low) / (parameters.high - parameters.low)
+        state.loss_sums[arm] += importance_weighted(scaled, probability)
         t = state.round + 1.0
         tsallis(state.loss_sums, 1.0 / math.sqrt(t), state.probabilities)
         return State(
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
             round=t,
-            low=state.low,
-            high=state.high,
         )

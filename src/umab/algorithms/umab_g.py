@@ -31,6 +31,11 @@ class State(NamedTuple):
     learning_rate: float  # η_t, per unit
     exploration_rate: float  # ρ_t
     round: float  # t
+
+
+class Parameters(NamedTuple):
+    """Those of `UMABG`, as numbers."""
+
     rate: float  # the 1/4 of the learning rate
     exploration: float  # which exploration rate, by its code
     horizon: float  # T, in the fixed exploration rate
@@ -150,9 +155,12 @@ class UMABG(Policy):
             learning_rate=min(self.rate / (self.initial_scale * unit_of(self.initial_scale)), LARGEST),
             exploration_rate=0.5 / n_arms**2 if self.exploration != "none" else 0.0,
             round=1.0,
-            rate=self.rate,
-            exploration=_CODES[self.exploration],
-            horizon=float(self.horizon or 0),
+        )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return the parameters, with a code for the exploration."""
+        return Parameters(
+            rate=self.rate, exploration=_CODES[self.exploration], horizon=float(self.horizon or 0)
         )
 
     def rates(self, state: State) -> dict[str, float]:
@@ -166,7 +174,7 @@ class UMABG(Policy):
         return [max(p - state.exploration_rate * offset, FLOOR) for p, offset in pairs]
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
@@ -181,17 +189,17 @@ class UMABG(Policy):
         estimate = importance_weighted(scaled, probability)
         state.loss_sums[arm] += estimate
         scaled_clip = clip * unit
-        learning_rate = min(state.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), LARGEST)
+        learning_rate = min(parameters.rate * math.sqrt(n / (n * scaled_clip * scaled_clip + square_sum)), LARGEST)
         likeliest = log_barrier(state.loss_sums, learning_rate, state.probabilities)
 
         t = state.round + 1.0
         exploration_cost = state.exploration_cost * shrink
-        if state.exploration == _ADAPTIVE:
+        if parameters.exploration == _ADAPTIVE:
             exploration_cost += abs(estimate * state.offsets[arm])
             exploration = math.sqrt(2.0 * exploration_cost) / math.sqrt(unit)
-        elif state.exploration == _FIXED:
-            exploration = math.sqrt(n * state.horizon)
-        elif state.exploration == _MAINTEXT:
+        elif parameters.exploration == _FIXED:
+            exploration = math.sqrt(n * parameters.horizon)
+        elif parameters.exploration == _MAINTEXT:
             rescale(state.estimate_sizes, shrink)
             # A loss that is not clipped may have any size: it stops where sums of estimates cannot overflow.
             state.estimate_sizes[arm] += importance_weighted(min(abs(loss * unit), 2.0**90), probability)
@@ -202,7 +210,7 @@ class UMABG(Policy):
         else:
             exploration = math.sqrt(n * t)
         exploration_rate = 0.0
-        if state.exploration != _NONE:
+        if parameters.exploration != _NONE:
             exploration_rate = 1.0 / (2.0 * n * n + exploration)
             explore(state.probabilities, likeliest, exploration_rate, state.offsets)
         return State(
@@ -218,7 +226,4 @@ class UMABG(Policy):
             learning_rate=learning_rate,
             exploration_rate=exploration_rate,
             round=t,
-            rate=state.rate,
-            exploration=state.exploration,
-            horizon=state.horizon,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
-from umab.algorithms.base import Policy
+from umab.algorithms.base import NoParameters, Policy
 from umab.checks import LARGEST
 from umab.numerics import FINEST_UNIT, add_square, fit_unit, importance_weighted, rescale
 from umab.simplex import Vector, log_barrier
@@ -83,7 +83,7 @@ class UMABNN(Policy):
         return {"η": state.learning_rate * state.unit} if state.learning_rate else {}
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)

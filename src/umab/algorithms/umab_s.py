@@ -39,6 +39,11 @@ class State(NamedTuple):
     unit: float  # multiplier from losses to the unit of the sums
     exploration_rate: float  # ρ_t
     round: float  # t
+
+
+class Parameters(NamedTuple):
+    """Those of `UMABS`, as numbers."""
+
     rate: float  # the 3 of the learning rate
     initial_scale: float  # what A_1 is, in units of the losses
     learning: float  # which learning rate, by its code
@@ -145,6 +150,11 @@ class UMABS(Policy):
             unit=unit_of(self.initial_scale) if self.initial_scale else FINEST_UNIT,
             exploration_rate=exploration_rate(float(n_arms), 1.0),
             round=1.0,
+        )
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return the parameters, with a code for each word."""
+        return Parameters(
             rate=self.rate,
             initial_scale=self.initial_scale,
             learning=_STABILITY if self.learning == "stability" else _SQUARES,
@@ -154,11 +164,12 @@ class UMABS(Policy):
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η, once there was a loss, and ρ."""
-        inverse = inverse_rate(state, state.unit, state.paid, state.square_sum)
+        n_arms = len(state.probabilities)
+        inverse = inverse_rate(self.parameters_for(n_arms), n_arms, state.unit, state.paid, state.square_sum)
         return {"ρ": state.exploration_rate} | ({"η": state.unit / inverse} if inverse > 0.0 else {})
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Take in one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
@@ -167,25 +178,25 @@ class UMABS(Policy):
         paid, square_sum = state.paid * shrink, state.square_sum * shrink * shrink
         scaled = loss * unit
         estimate = importance_weighted(scaled, probability)
-        inverse = inverse_rate(state, unit, paid, square_sum)
-        if state.clipping == 1.0 and inverse > 0.0 and estimate * state.iterate[arm] < -LIMIT * inverse:
+        inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
+        if parameters.clipping == 1.0 and inverse > 0.0 and estimate * state.iterate[arm] < -LIMIT * inverse:
             clipped = -LIMIT * inverse / state.iterate[arm]
-            paid += state.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
+            paid += parameters.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
             estimate = clipped
         paid += stability(state.iterate, arm, estimate, rate_of(inverse), state.scratch)
         square_sum += scaled * scaled
         state.loss_sums[arm] += estimate
 
-        inverse = inverse_rate(state, unit, paid, square_sum)
+        inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
         if inverse > 0.0:
             log_barrier(state.loss_sums, rate_of(inverse), state.iterate)
         for k in range(n_arms):
             state.probabilities[k] = state.iterate[k]
         t = state.round + 1.0
         floor = exploration_rate(n, t)
-        if state.exploration == _FLOOR:
+        if parameters.exploration == _FLOOR:
             raise_to(state.probabilities, floor)
-        elif state.exploration == _ADDED:
+        elif parameters.exploration == _ADDED:
             explore(state.probabilities, likeliest(state.probabilities), floor, state.scratch)
         return State(
             probabilities=state.probabilities,
@@ -197,21 +208,16 @@ class UMABS(Policy):
             unit=unit,
             exploration_rate=floor,
             round=t,
-            rate=state.rate,
-            initial_scale=state.initial_scale,
-            learning=state.learning,
-            exploration=state.exploration,
-            clipping=state.clipping,
         )
 
 
-def inverse_rate(state: State, unit: float, paid: float, square_sum: float) -> float:
+def inverse_rate(parameters: Parameters, n_arms: int, unit: float, paid: float, square_sum: float) -> float:
     """Return 1/η for these sums, which are in units; 0 before the first loss that is not 0."""
-    n = float(len(state.probabilities))
-    initial = state.initial_scale * unit
-    if state.learning == _STABILITY:
-        return (initial + paid) / (state.rate * n)
-    return math.sqrt((initial * initial + square_sum) / n) / state.rate
+    n = float(n_arms)
+    initial = parameters.initial_scale * unit
+    if parameters.learning == _STABILITY:
+        return (initial + paid) / (parameters.rate * n)
+    return math.sqrt((initial * initial + square_sum) / n) / parameters.rate
 
 
 def rate_of(inverse: float) -> float:

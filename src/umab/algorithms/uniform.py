@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab import simplex
-from umab.algorithms.base import Policy
+from umab.algorithms.base import NoParameters, Policy
 from umab.simplex import Vector
 
 
@@ -37,6 +37,6 @@ class Uniform(Policy):
         return State(probabilities=simplex.uniform(n_arms))
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Return the state as it was."""
         return state

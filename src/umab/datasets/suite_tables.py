@@ -141,12 +141,12 @@ def _waves(n_rounds: int, n_arms: int, n_periods: float) -> Table:
 def _against_exp3(rng: Rng, n_rounds: int, n_arms: int, low: float, high: float) -> Table:
     """Return losses made against a run of EXP3: the arm that it likes best costs `high`, the others `low`."""
     policy = EXP3(low=low, high=high, horizon=n_rounds)
-    state = policy.init(n_arms)
+    parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     table = np.full((n_rounds, n_arms), low)
     for t, uniform in enumerate(rng.random(n_rounds).tolist()):
         table[t, likeliest(state.probabilities)] = high
         arm = draw(state.probabilities, uniform)
-        state = policy.update(state, arm, float(table[t, arm]), state.probabilities[arm])
+        state = policy.update(parameters, state, arm, float(table[t, arm]), state.probabilities[arm])
     return table
 
 

@@ -21,7 +21,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from umab.algorithms.base import Policy
-from umab.engine.layout import Layout, layout_of
+from umab.engine.layout import Layout, Record, layout_of
 from umab.simplex import draw
 
 _OPTIONS = {
@@ -35,7 +35,11 @@ _OPTIONS = {
 
 
 class OnlineKernels(NamedTuple):
-    """What a Learner calls, one decision at a time."""
+    """What a Learner calls, one decision at a time.
+
+    Those of a policy with tickets have an array for the ticket as their last argument: `select` fills it in, and
+    `update` reads it.
+    """
 
     select: Callable[..., tuple[int, float]]
     """(buffer, n_arms, uniform, arm or −1 to draw one) → arm and its probability; changes the buffer"""
@@ -65,14 +69,25 @@ def _common_arguments() -> tuple[Any, ...]:
     given = functools.partial(nb.Array, nb.float64, layout="C", readonly=True)
     filled = functools.partial(nb.Array, nb.float64, layout="C")
     arms, totals, expected, best = nb.Array(nb.int32, 2, "C"), filled(1), nb.boolean, given(1)
-    return filled(2), given(2), given(2), given(2), best, expected, totals, filled(2), arms
+    return filled(2), filled(3), given(2), given(2), given(2), best, expected, totals, filled(2), arms
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:
     """Return the compiled functions for one decision at a time, for policies of this type."""
+    import numba.types as nb
+
+    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
+    of_select = array, whole, number, whole
+    of_update = array, whole, whole, number, number, nb.boolean
+    drawn = nb.Tuple((whole, number))
+    if policy.ticket(1) is None:
+        return OnlineKernels(
+            select=_compile(_select, drawn(*of_select), policy),
+            update=_compile(_take_in, nb.void(*of_update), policy),
+        )
     return OnlineKernels(
-        select=_compile(_select, "Tuple((int64, float64))(float64[::1], int64, float64, int64)", policy),
-        update=_compile(_take_in, "void(float64[::1], int64, int64, float64, float64, boolean)", policy),
+        select=_compile(_select_with_ticket, drawn(*of_select, array), policy),
+        update=_compile(_take_in_with_ticket, nb.void(*of_update, array), policy),
     )
 
 
@@ -87,23 +102,54 @@ def compiler_version() -> str:
 update: Any = None  # the update of the policy,
 update_full: Any = None  # or that of a policy with full information
 selected: Any = None  # what the policy notes when an arm is drawn
+remember: Any = None  # what it puts into a ticket then
 distribution: Any = None  # the probabilities in a state, as a tuple: without reference counts no vector can be returned
+load_parameters: Any = None  # from a buffer to the parameters
 load: Any = None  # from a buffer to a state whose vectors are views of it
 store: Any = None  # the scalars of a state back to its buffer
+load_ticket: Any = None  # the same two for tickets
+store_ticket: Any = None
+note: Any = None  # `_note` or `_note_with_ticket`
+hear: Any = None  # `_hear` or `_hear_with_ticket`
 learn: Any = None  # `_learn` or `_learn_full`
 play: Any = None  # `_play`
+select_in: Any = None  # `_select_in`
+take_in: Any = None  # `_take_in_one`
 
 
-def _learn(state: Any, arm: int, losses: Any, t: int, probability: float) -> Any:
-    return update(state, arm, losses[t, arm], probability)
+def _note(parameters: Any, state: Any, arm: int, room: Any) -> Any:
+    """Note that an arm was drawn; `room` is where the ticket of the draw goes, of a policy that has tickets."""
+    return selected(parameters, state, arm)
 
 
-def _learn_full(state: Any, arm: int, losses: Any, t: int, probability: float) -> Any:
-    return update_full(state, losses[t])
+def _note_with_ticket(parameters: Any, state: Any, arm: int, room: Any) -> Any:
+    (probabilities,) = distribution(state)
+    store_ticket(remember(parameters, state, arm, load_ticket(room, len(probabilities))), room)
+    return selected(parameters, state, arm)
+
+
+def _hear(parameters: Any, state: Any, arm: int, loss: float, probability: float, room: Any) -> Any:
+    """Learn from the loss of an arm; `room` is where the ticket of its draw is."""
+    return update(parameters, state, arm, loss, probability)
+
+
+def _hear_with_ticket(parameters: Any, state: Any, arm: int, loss: float, probability: float, room: Any) -> Any:
+    (probabilities,) = distribution(state)
+    return update(parameters, state, arm, loss, probability, load_ticket(room, len(probabilities)))
+
+
+def _learn(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
+    """Learn from the losses of round `t`, in which an arm was drawn."""
+    return hear(parameters, state, arm, losses[t, arm], probability, room)
+
+
+def _learn_full(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
+    return update_full(parameters, state, losses[t])
 
 
 def _run(
     buffers: Any,
+    rooms: Any,
     uniforms: Any,
     losses: Any,
     costs: Any,
@@ -117,7 +163,8 @@ def _run(
 
     A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
     (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
-    far) belong to a round.
+    far) belong to a round. `rooms` has one place for a ticket for each trial. A buffer has the parameters of its trial,
+    so trials may differ in these.
     """
     n_rounds, n_arms = losses.shape
     n_trials = buffers.shape[0]
@@ -126,14 +173,18 @@ def _run(
     for trial in range(0, n_trials, 2):
         paired = trial + 1 < n_trials
         beside = trial + 1 if paired else trial
+        given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
         state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
+        room, other_room = rooms[trial, 0], rooms[beside, 0]
         total, other_total = totals[trial], totals[beside]
         for t in range(n_rounds):
-            arm, total, state = play(state, uniforms[trial, t], losses, costs, t, expected, total)
+            arm, total, state = play(given, state, uniforms[trial, t], losses, costs, t, expected, total, room)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
             if paired:
-                arm, other_total, other = play(other, uniforms[beside, t], losses, costs, t, expected, other_total)
+                arm, other_total, other = play(
+                    other_given, other, uniforms[beside, t], losses, costs, t, expected, other_total, other_room
+                )
                 arms[beside, t] = arm
                 regret[beside, t] = other_total - best[t]
         totals[trial] = total
@@ -144,18 +195,28 @@ def _run(
 
 
 def _play(
-    state: Any, uniform: float, losses: Any, costs: Any, t: int, expected: bool, total: float
+    parameters: Any,
+    state: Any,
+    uniform: float,
+    losses: Any,
+    costs: Any,
+    t: int,
+    expected: bool,
+    total: float,
+    room: Any,
 ) -> tuple[int, float, Any]:
     """Play a round; return the arm, the total with its cost, and the next state."""
     (probabilities,) = distribution(state)
     arm = draw(probabilities, uniform)
     total = charge(total, probabilities, costs, t, arm, expected)
     probability = probabilities[arm]
-    return arm, total, learn(selected(state, arm), arm, losses, t, probability)
+    state = note(parameters, state, arm, room)
+    return arm, total, learn(parameters, state, arm, losses, t, probability, room)
 
 
 def _run_delayed(
     buffers: Any,
+    rooms: Any,
     uniforms: Any,
     losses: Any,
     costs: Any,
@@ -173,13 +234,14 @@ def _run_delayed(
 
     As `_run`, but `losses` has all rounds, and a row of `delays` belongs to a trial and has its delays for these
     rounds. What is open is kept in rings of `size` places, more than the longest delay, that carry on to the next call:
-    round s has place s modulo size, with the probability of its draw in `open_probabilities`. The rounds that fall due
-    together are a list: `links` has, for each place, the arm drawn there, the next round of the same list, and the
-    first and the last round of the list that falls due when that place comes up (−1 for none).
+    round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`.
+    The rounds that fall due together are a list: `links` has, for each place, the arm drawn there, the next round of
+    the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
     """
     n_arms = losses.shape[1]
     size = links.shape[2]
     for trial in range(buffers.shape[0]):
+        parameters = load_parameters(buffers[trial])
         state = load(buffers[trial], n_arms)
         total = totals[trial]
         for t in range(uniforms.shape[1]):
@@ -191,7 +253,7 @@ def _run_delayed(
             now = first + t
             place = now % size
             open_probabilities[trial, place] = probabilities[arm]
-            state = selected(state, arm)
+            state = note(parameters, state, arm, rooms[trial, place])
             links[trial, 0, place] = arm
             links[trial, 1, place] = -1
             due = (now + delays[trial, t]) % size
@@ -203,8 +265,10 @@ def _run_delayed(
             s = links[trial, 2, place]
             links[trial, 2, place] = -1
             while s >= 0:
-                state = learn(state, links[trial, 0, s % size], losses, s, open_probabilities[trial, s % size])
-                s = links[trial, 1, s % size]
+                at = s % size
+                arm, probability = links[trial, 0, at], open_probabilities[trial, at]
+                state = learn(parameters, state, arm, losses, s, probability, rooms[trial, at])
+                s = links[trial, 1, at]
         totals[trial] = total
         store(state, buffers[trial])
 
@@ -220,38 +284,55 @@ def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expec
 
 
 def _select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
+    return select_in(buffer, n_arms, uniform, arm, buffer)  # type: ignore[no-any-return]
+
+
+def _select_with_ticket(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
+    return select_in(buffer, n_arms, uniform, arm, room)  # type: ignore[no-any-return]
+
+
+def _select_in(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
     state = load(buffer, n_arms)
     (probabilities,) = distribution(state)
     if arm < 0:
         arm = draw(probabilities, uniform)
     probability = probabilities[arm]
-    store(selected(state, arm), buffer)
+    store(note(load_parameters(buffer), state, arm, room), buffer)
     return arm, probability
 
 
 def _take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
-    state = load(buffer, n_arms)
+    take_in(buffer, n_arms, arm, loss, probability, select_first, buffer)
+
+
+def _take_in_with_ticket(
+    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
+) -> None:
+    take_in(buffer, n_arms, arm, loss, probability, select_first, room)
+
+
+def _take_in_one(
+    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
+) -> None:
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
     if select_first:
-        state = selected(state, arm)
-    store(update(state, arm, loss, probability), buffer)
+        state = note(parameters, state, arm, room)
+    store(hear(parameters, state, arm, loss, probability, room), buffer)
 
 
 def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any]:
     """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
     layout = layout_of(policy)
-    parts: dict[str, Any] = {"draw": draw, "charge": charge}
-    parts |= zip(("load", "store", "distribution"), _buffer_functions(layout), strict=True)
-    hooks = ["selected", "update_full" if policy.full_information else "update"]
-    for name in hooks:
-        if not isinstance(inspect.getattr_static(policy, name), staticmethod):
-            raise TypeError(f"{name} must be a static method, but that of {type(policy).__name__} is not")
-        parts[name] = getattr(policy, name)
+    parts: dict[str, Any] = {"draw": draw, "charge": charge, **_buffer_functions(layout)}
+    hooks = _hooks(policy)
+    parts |= hooks
     digest = _digest(tuple(parts.values()))
     # The same code may stand in two classes, as their update or as a State; the machine code knows the types.
-    key = (template, digest, *(parts[name] for name in hooks), layout.states)
+    types = [record.types for record in (layout.parameters, layout.state, layout.ticket) if record is not None]
+    key = (template, digest, *hooks.values(), *types)
     if key not in _kernels:
         names = {**globals(), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
-        for name, part in (("learn", _learn_full if policy.full_information else _learn), ("play", _play)):
+        for name, part in _steps(policy).items():
             names[name] = _callable_when_compiled(FunctionType(part.__code__, names, part.__name__))
         function = FunctionType(template.__code__, names, template.__name__)
         function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
@@ -260,6 +341,32 @@ def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any
 
 
 _kernels: dict[Any, Callable[..., Any]] = {}
+
+
+def _hooks(policy: Policy) -> dict[str, FunctionType]:
+    """Return the functions of a policy that are compiled, by name."""
+    names = ["selected", "update_full" if policy.full_information else "update"]
+    names += [] if policy.ticket(1) is None else ["remember"]
+    hooks = {name: getattr(policy, name) for name in names}
+    for name, hook in hooks.items():
+        if not isinstance(hook, FunctionType):
+            raise TypeError(f"{name} must be a static method, but that of {type(policy).__name__} is not")
+    return hooks
+
+
+def _steps(policy: Policy) -> dict[str, Any]:
+    """Return what the kernels of a policy are put together from, each after those that it calls."""
+    if policy.full_information:
+        return {"note": _note, "learn": _learn_full, "play": _play}
+    tickets = policy.ticket(1) is not None
+    return {
+        "note": _note_with_ticket if tickets else _note,
+        "hear": _hear_with_ticket if tickets else _hear,
+        "learn": _learn,
+        "play": _play,
+        "select_in": _select_in,
+        "take_in": _take_in_one,
+    }
 
 
 def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Callable[..., Any]:
@@ -311,33 +418,58 @@ _known: dict[tuple[FunctionType, str], FunctionType] = {}
 
 
 @functools.cache
-def _buffer_functions(layout: Layout) -> tuple[FunctionType, ...]:
-    """Return functions that make a state of a buffer (vectors are views of it), put its scalars back, and find p'.
+def _buffer_functions(layout: Layout) -> dict[str, FunctionType]:
+    """Return functions that make parameters, a state and a ticket of arrays, put scalars back, and find p'.
 
     They are written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.
     """
-    n_scalars = len(layout.scalars)
-    texts = {name: f"buffer[{at}]" for at, name in enumerate(layout.scalars)}
-    for at, name in enumerate(layout.vectors):
-        texts[name] = f"buffer[{n_scalars} + {at} * n_arms : {n_scalars} + {at + 1} * n_arms]"
-    called = {state_type: f"State{at}" for at, (_, state_type) in enumerate(layout.states)}
-    built = layout.combined(
-        texts, lambda state_type, parts: f"{called[state_type]}({', '.join(f'{k}={v}' for k, v in parts.items())})"
+    first = layout.first_of_state
+    texts = [
+        *_loading("load_parameters(array)", "Parameters", layout.parameters, 0),
+        *_loading("load(array, n_arms)", "State", layout.state, first),
+        *_storing("store", layout.state, first),
+        "def distribution(state):",
+        f"    return (state.{layout.distribution},)",
+    ]
+    records = {"Parameters": layout.parameters, "State": layout.state}
+    if layout.ticket is not None:
+        texts += _loading("load_ticket(array, n_arms)", "Ticket", layout.ticket, 0)
+        texts += _storing("store_ticket", layout.ticket, 0)
+        records["Ticket"] = layout.ticket
+    names: dict[str, Any] = {"__name__": __name__}
+    for what, record in records.items():
+        names |= {f"{what}{at}": kind for at, (_, kind) in enumerate(record.types)}
+    exec(compile("\n".join(texts), f"<arrays of {layout.state.types[0][1].__qualname__}>", "exec"), names)
+    return {name: value for name, value in names.items() if isinstance(value, FunctionType)}
+
+
+def _loading(head: str, what: str, record: Record, first: int) -> list[str]:
+    """Return the text of a function that makes a NamedTuple of an array, in which it begins at `first`."""
+    lines = [f"def {head}:"]
+    lines += [f"    size{k} = int(array[{first + k}])" for k in range(len(record.sizes))]
+    texts = {each: f"array[{first + len(record.sizes) + k}]" for k, each in enumerate(record.scalars)}
+    vectors = first + record.first_vector
+    for k, each in enumerate(record.vectors):
+        texts[each] = f"array[{vectors} + {k} * n_arms : {vectors} + {k + 1} * n_arms]"
+    start = f"{vectors} + {len(record.vectors)} * n_arms"
+    for k, each in enumerate((*record.rows, *record.fixed)):
+        is_rows = k < len(record.rows)
+        lines.append(f"    start{k} = {start}")
+        lines.append(f"    stop{k} = start{k} + size{k}{' * n_arms' if is_rows else ''}")
+        texts[each] = f"array[start{k} : stop{k}]{f'.reshape((n_arms, size{k}))' if is_rows else ''}"
+        start = f"stop{k}"
+    called = {kind: f"{what}{at}" for at, (_, kind) in enumerate(record.types)}
+    built = record.combined(
+        texts, lambda kind, parts: f"{called[kind]}({', '.join(f'{key}={text}' for key, text in parts.items())})"
     )
-    stores = [f"    buffer[{at}] = state.{name}" for at, name in enumerate(layout.scalars)]
-    text = "\n".join(
-        [
-            "def load(buffer, n_arms):",
-            f"    return {built}",
-            "def store(state, buffer):",
-            *(stores or ["    pass"]),
-            "def distribution(state):",
-            f"    return (state.{layout.distribution},)",
-        ]
-    )
-    names: dict[str, Any] = {"__name__": __name__, **{name: state_type for state_type, name in called.items()}}
-    exec(compile(text, f"<buffer of {layout.states[0][1].__qualname__}>", "exec"), names)
-    return names["load"], names["store"], names["distribution"]
+    return [*lines, f"    return {built}"]
+
+
+def _storing(name: str, record: Record, first: int) -> list[str]:
+    """Return the text of a function that puts the scalars of a NamedTuple into its array."""
+    at = first + len(record.sizes)
+    stores = [f"    array[{at + k}] = value.{each}" for k, each in enumerate(record.scalars)]
+    return [f"def {name}(value, array):", *(stores or ["    pass"])]
 
 
 def _digest(functions: tuple[FunctionType, ...]) -> str:

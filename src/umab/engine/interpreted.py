@@ -51,16 +51,23 @@ def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, de
     uniforms = np.random.Generator(stream(seed, trial)).random(table.n_rounds)
     given = Delays.of(0 if delays is None else delays, table.n_rounds)
     (late,) = given.of_trials(seed, range(trial, trial + 1), table.n_rounds)
-    due: defaultdict[int, list[tuple[list[float], int, float]]] = defaultdict(list)
-    state = policy.init(table.n_arms)
+    due: defaultdict[int, list[tuple[list[float], int, float, tuple[Any, ...]]]] = defaultdict(list)
+    parameters, state = policy.parameters_for(table.n_arms), policy.init(table.n_arms)
     for t, (row, uniform) in enumerate(zip(table.table.tolist(), uniforms.tolist(), strict=True)):
         arm = draw(state.probabilities, uniform)
         probability = state.probabilities[arm]
-        state = policy.selected(state, arm)
-        due[t + int(late[t])].append((row, arm, probability))
-        for then, chosen, with_probability in due.pop(t, []):
+        state, ticket = select(policy, parameters, state, arm)
+        due[t + int(late[t])].append((row, arm, probability, ticket))
+        for then, chosen, with_probability, its_ticket in due.pop(t, []):
             if isinstance(policy, FullInformation):
-                state = policy.update_full(state, then)
+                state = policy.update_full(parameters, state, then)
             else:
-                state = policy.update(state, chosen, then[chosen], with_probability)
+                state = policy.update(parameters, state, chosen, then[chosen], with_probability, *its_ticket)
         yield Round(arm, probability, state)
+
+
+def select(policy: Policy, parameters: Any, state: Any, arm: int) -> tuple[Any, tuple[Any, ...]]:
+    """Return the state after `arm` was drawn, and the ticket of the draw, alone in a tuple if the policy has tickets."""
+    blank = policy.ticket(len(state.probabilities))
+    ticket = () if blank is None else (policy.remember(parameters, state, arm, blank),)
+    return policy.selected(parameters, state, arm), ticket

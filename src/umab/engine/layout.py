@@ -1,7 +1,10 @@
-"""How the state of a policy lies in one array of floats: its scalars first, then its vectors one after the other.
+"""How the numbers of a policy lie in one array of floats: its parameters first, then its state.
 
-One flat array is what compiled code takes fastest from Python, and what a save is made of. A state may hold the state
-of another policy; its fields have the way to them as their names, as in ``inner.clip``.
+One flat array is what compiled code takes fastest from Python, and what a save is made of. A NamedTuple lies in it as a
+record: how long its rows and fixed vectors are, if it has any, then its scalars, its vectors, its rows and its fixed
+vectors, one after the other. It may hold another NamedTuple, as the state of a wrapper holds that of the policy inside;
+the fields of that have the way to them as their names, as in ``inner.clip``. A ticket is a record in an array of its
+own.
 """
 
 from __future__ import annotations
@@ -14,106 +17,196 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.simplex import Vector
+from umab.simplex import FixedVector, Rows, Vector
 
 Buffer = npt.NDArray[np.float64]
 
+_KINDS = {float: "scalar", Vector: "vector", Rows: "rows", FixedVector: "fixed"}
 
-class Layout(NamedTuple):
-    """The fields of a state, and where they are in a buffer."""
 
-    states: tuple[tuple[str, type[Any]], ...]
-    """The type of the state, under the name "", and those of the states in it, under theirs."""
-    scalars: tuple[str, ...]
-    vectors: tuple[str, ...]
+class Record(NamedTuple):
+    """The fields of a NamedTuple, and where they are in an array."""
 
-    def pack(self, state: Any) -> Buffer:
-        """Return a new buffer that holds `state`."""
-        return self.pack_fields({name: attrgetter(name)(state) for name in (*self.scalars, *self.vectors)})
+    types: tuple[tuple[str, type[Any]], ...]
+    """The type itself, under the name "", and those of the NamedTuples in it, under theirs."""
+    scalars: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    widths: tuple[int, ...] = ()
+    """How many floats an arm has in each of the rows."""
+    lengths: tuple[int, ...] = ()
+    """How many floats each of the fixed vectors has."""
+
+    @classmethod
+    def of(cls, example: Any, what: str) -> Record:
+        """Return the record of a NamedTuple for one arm; `what` is what a refusal calls it."""
+        kinds: dict[str, list[str]] = {"type": [], **{kind: [] for kind in _KINDS.values()}}
+        types = {}
+        for name, kind in _fields("", example, what):
+            if isinstance(kind, type):
+                types[name] = kind
+            else:
+                kinds[kind].append(name)
+        return cls(
+            types=tuple(types.items()),
+            scalars=tuple(kinds["scalar"]),
+            vectors=tuple(kinds["vector"]),
+            rows=tuple(kinds["rows"]),
+            fixed=tuple(kinds["fixed"]),
+            widths=tuple(len(attrgetter(name)(example)[0]) for name in kinds["rows"]),
+            lengths=tuple(len(attrgetter(name)(example)) for name in kinds["fixed"]),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields."""
+        return (*self.scalars, *self.vectors, *self.rows, *self.fixed)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """What the array begins with: the widths and the lengths."""
+        return (*self.widths, *self.lengths)
+
+    @property
+    def first_vector(self) -> int:
+        """Where in the array the vectors begin."""
+        return len(self.sizes) + len(self.scalars)
+
+    def n_arms(self, size: int) -> int:
+        """Return for how many arms an array of this size is; 0 if nothing in it depends on them."""
+        for_each = len(self.vectors) + sum(self.widths)
+        return (size - self.first_vector - sum(self.lengths)) // for_each if for_each else 0
+
+    def size(self, n_arms: int) -> int:
+        """Return how many floats an array for so many arms has."""
+        return self.first_vector + (len(self.vectors) + sum(self.widths)) * n_arms + sum(self.lengths)
+
+    def pack(self, value: Any) -> Buffer:
+        """Return an array that holds the NamedTuple."""
+        return self.pack_fields({name: attrgetter(name)(value) for name in self.names})
 
     def pack_fields(self, fields: Mapping[str, Any]) -> Buffer:
-        """Return a new buffer that holds the state with these fields."""
-        lengths = {name: len(fields[name]) for name in self.vectors}
+        """Return an array that holds the NamedTuple with these fields."""
+        lengths = {name: len(fields[name]) for name in (*self.vectors, *self.rows)}
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"the vectors of a state must have one number an arm, but got lengths {lengths}")
-        vectors = [np.asarray(fields[name], dtype=np.float64) for name in self.vectors]
-        return np.concatenate([[fields[name] for name in self.scalars], *vectors]).astype(np.float64)
+            raise ValueError(f"the vectors of a state must have one number for each arm, but got lengths {lengths}")
+        for name, length in zip(self.fixed, self.lengths, strict=True):
+            if len(fields[name]) != length:
+                raise ValueError(f"{name} must have {length} numbers, but got {len(fields[name])}")
+        for name, width in zip(self.rows, self.widths, strict=True):
+            if any(len(row) != width for row in fields[name]):
+                raise ValueError(f"{name} must have {width} numbers for each arm, but got {fields[name]!r}")
+        arrays = [np.asarray(fields[name], dtype=np.float64).reshape(-1) for name in self.names[len(self.scalars) :]]
+        return np.concatenate([self.sizes, [fields[name] for name in self.scalars], *arrays]).astype(np.float64)
+
+    def unpack(self, array: Buffer) -> Any:
+        """Return the NamedTuple in an array, in plain Python: floats, and lists of floats."""
+        return self.built(self.fields(array))
+
+    def fields(self, array: Buffer) -> dict[str, Any]:
+        """Return the fields of the NamedTuple in an array, by name."""
+        n_arms, at = self.n_arms(len(array)), self.first_vector
+        found: dict[str, Any] = {name: float(array[len(self.sizes) + k]) for k, name in enumerate(self.scalars)}
+        shapes: list[tuple[str, tuple[int, ...]]] = [(name, (n_arms,)) for name in self.vectors]
+        shapes += [(name, (n_arms, width)) for name, width in zip(self.rows, self.widths, strict=True)]
+        shapes += [(name, (length,)) for name, length in zip(self.fixed, self.lengths, strict=True)]
+        for name, shape in shapes:
+            size = int(np.prod(shape))
+            found[name] = array[at : at + size].reshape(shape).tolist()
+            at += size
+        return found
+
+    def built(self, fields: Mapping[str, Any]) -> Any:
+        """Return the NamedTuple with these fields."""
+        return self.combined(fields, lambda type, parts: type(**parts))
+
+    def combined(self, fields: Mapping[str, Any], combine: Callable[[type[Any], dict[str, Any]], Any]) -> Any:
+        """Combine the fields of each NamedTuple, the inner ones first; return what the outermost comes to."""
+        made = dict(fields)
+        for name, type in reversed(self.types):  # an outer one comes before those in it
+            made[name] = combine(type, {field: made[_way(name, field)] for field in type._fields})
+        return made[""]
+
+
+class Layout(NamedTuple):
+    """How the parameters, the state and the tickets of a policy lie in arrays."""
+
+    parameters: Record
+    state: Record
+    ticket: Record | None
+
+    def start(self, policy: Policy, n_arms: int) -> Buffer:
+        """Return a new buffer of the policy before the first round."""
+        return self.pack(policy.parameters_for(n_arms), policy.init(n_arms))
+
+    def pack(self, parameters: Any, state: Any) -> Buffer:
+        """Return a new buffer that holds both."""
+        return np.concatenate([self.parameters.pack(parameters), self.state.pack(state)])
+
+    def pack_fields(self, parameters: Any, fields: Mapping[str, Any]) -> Buffer:
+        """Return a new buffer that holds the parameters and the state with these fields."""
+        return np.concatenate([self.parameters.pack(parameters), self.state.pack_fields(fields)])
 
     def unpack(self, buffer: Buffer) -> Any:
-        """Return the state in `buffer`, in plain Python: floats, and lists of floats."""
-        return self.built(self.fields(buffer))
+        """Return the state in `buffer`, in plain Python."""
+        return self.state.unpack(buffer[self.first_of_state :])
 
     def fields(self, buffer: Buffer) -> dict[str, Any]:
         """Return the fields of the state in `buffer`, by name."""
-        n_arms = self._n_arms(buffer)
-        starts = range(len(self.scalars), len(buffer), n_arms)
-        scalars = {name: float(buffer[at]) for at, name in enumerate(self.scalars)}
-        vectors = {name: buffer[at : at + n_arms].tolist() for name, at in zip(self.vectors, starts, strict=True)}
-        return scalars | vectors
+        return self.state.fields(buffer[self.first_of_state :])
 
-    def built(self, fields: Mapping[str, Any]) -> Any:
-        """Return the state with these fields."""
-        return self.combined(fields, lambda state_type, parts: state_type(**parts))
-
-    def combined(self, fields: Mapping[str, Any], combine: Callable[[type[Any], dict[str, Any]], Any]) -> Any:
-        """Combine the fields of each state, those of inner states first; return what the outermost comes to."""
-        made = dict(fields)
-        for name, state_type in reversed(self.states):  # a state comes before those in it
-            made[name] = combine(state_type, {field: made[_way(name, field)] for field in state_type._fields})
-        return made[""]
+    @property
+    def first_of_state(self) -> int:
+        """Where in a buffer the state begins."""
+        return len(self.parameters.scalars)
 
     @property
     def distribution(self) -> str:
         """The name of the distribution from which the next arm is drawn."""
-        (name,) = _distributions(self.vectors)
+        (name,) = _distributions(self.state.vectors)
         return name
 
     def probabilities(self, buffer: Buffer) -> Buffer:
         """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of them."""
-        n_arms = self._n_arms(buffer)
-        start = len(self.scalars) + self.vectors.index(self.distribution) * n_arms
+        n_arms = self.state.n_arms(buffer.shape[-1] - self.first_of_state)
+        vectors_before = self.state.vectors.index(self.distribution)
+        start = self.first_of_state + self.state.first_vector + vectors_before * n_arms
         return buffer[..., start : start + n_arms]
-
-    def _n_arms(self, buffer: Buffer) -> int:
-        return int(buffer.shape[-1] - len(self.scalars)) // len(self.vectors)
 
 
 def layout_of(policy: Policy) -> Layout:
-    """Return the layout of the states of `policy`."""
-    kinds: dict[type, list[str]] = {float: [], list: []}
-    states = []
-    for name, kind in _fields("", policy.init(1)):
-        if kind in kinds:
-            kinds[kind].append(name)
-        else:
-            states.append((name, kind))
-    scalars, vectors = tuple(kinds[float]), tuple(kinds[list])
-    if len(_distributions(vectors)) != 1:
+    """Return the layout of the arrays of `policy`."""
+    parameters = Record.of(policy.parameters_for(1), "parameters")
+    if parameters.names != parameters.scalars:
+        raise TypeError(f"a policy's parameters must be numbers, but {parameters.types[0][1].__qualname__} has vectors")
+    state = Record.of(policy.init(1), "state")
+    if len(_distributions(state.vectors)) != 1:
         raise TypeError(
             "a policy's state must have a umab.simplex.Vector called probabilities, or one state in it that has, but "
-            f"{states[0][1].__qualname__} has {vectors}"
+            f"{state.types[0][1].__qualname__} has {state.vectors}"
         )
-    return Layout(tuple(states), scalars, vectors)
+    blank = policy.ticket(1)
+    return Layout(parameters, state, None if blank is None else Record.of(blank, "ticket"))
 
 
-def _fields(name: str, state: Any) -> Iterator[tuple[str, type]]:
-    """Yield the states, scalars and vectors in a state: name and type, which for a vector is list."""
-    state_type = type(state)
-    hints = get_type_hints(state_type)
-    yield name, state_type
-    for field in getattr(state_type, "_fields", ()):
-        way, value = _way(name, field), getattr(state, field)
-        if hasattr(value, "_fields"):
-            yield from _fields(way, value)
-        elif hints[field] is float:
-            yield way, float
-        elif hints[field] == Vector:
-            yield way, list
-        else:
+def _fields(name: str, value: Any, what: str) -> Iterator[tuple[str, str | type]]:
+    """Yield the NamedTuples in a NamedTuple, itself first, and its other fields: name, and type or kind."""
+    own_type = type(value)
+    hints = get_type_hints(own_type, include_extras=True)
+    yield name, own_type
+    for field in getattr(own_type, "_fields", ()):
+        way, part = _way(name, field), getattr(value, field)
+        if hasattr(part, "_fields"):
+            yield from _fields(way, part, what)
+            continue
+        kind = next((kind for hint, kind in _KINDS.items() if hints[field] == hint), None)
+        if kind is None:
             raise TypeError(
-                "a policy's state must be a NamedTuple of fields of type float or umab.simplex.Vector, with a Vector "
-                f"called probabilities, but {state_type.__qualname__} has {hints}"
+                f"a policy's {what} must be a NamedTuple of fields of type float, Vector, Rows or FixedVector (see "
+                f"umab.simplex), but {own_type.__qualname__} has {hints}"
             )
+        yield way, kind
 
 
 def _distributions(vectors: tuple[str, ...]) -> list[str]:

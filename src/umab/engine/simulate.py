@@ -236,7 +236,7 @@ def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, 
     """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
     kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
     layout = layout_of(policy)
-    start = layout.pack(policy.init(work.losses.n_arms))
+    start = layout.start(policy, work.losses.n_arms)
     waiting: deque[Future[_Block]] = deque()
     for first in range(0, work.n_trials, _TRIALS_A_BLOCK):
         trials = slice(first, min(first + _TRIALS_A_BLOCK, work.n_trials))
@@ -254,11 +254,14 @@ def _run_block(
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
     buffers = np.tile(start, (len(streams), 1))
     totals = np.zeros(len(streams))
+    n_open = 1
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
     if work.delays is not None:
         late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
-        size = int(late.max()) + 1
-        chances, links = np.zeros((len(streams), size)), np.full((len(streams), 4, size), -1)
+        n_open = int(late.max()) + 1
+        chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 4, n_open), -1)
+    blank = np.empty(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(work.losses.n_arms))
+    rooms = np.tile(blank, (len(streams), n_open, 1))
     for piece in pieces(n_rounds):
         if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError
@@ -268,7 +271,7 @@ def _run_block(
             generator.random(out=row)
         losses = work.losses.table[piece] if work.delays is None else work.losses.table
         costs, best = work.costs.table[piece], work.costs.best[piece]
-        arguments = (buffers, uniforms, losses, costs, best, work.expected, totals, regret, arms)
+        arguments = (buffers, rooms, uniforms, losses, costs, best, work.expected, totals, regret, arms)
         if work.delays is None:
             kernel(*arguments)
         else:

@@ -1,0 +1,218 @@
+"""Wrappers: policies around another policy, which see its losses first."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, NamedTuple, Self
+
+from umab.algorithms.base import Policy
+
+
+class Inside(NamedTuple):
+    """The parameters of a wrapper that has none of its own: those of the policy inside."""
+
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Wrapper(Policy):
+    """A policy around another one. By name, ``name(inner)`` or ``name(inner):key=value``.
+
+    A subclass says what its state is at the start, and how it learns. Its state holds that of the policy inside as
+    `inner`, and so do its parameters, if it has any of its own: then it overrides `parameters_for`. A ticket is that
+    of the policy inside. All else is taken from the policy inside, unless a subclass knows better.
+
+    Parameters
+    ----------
+    policy
+        The policy inside, or its name.
+    """
+
+    policy: Policy
+
+    def __post_init__(self) -> None:
+        """Look up a name, and check that it is one of a policy."""
+        if isinstance(self.policy, str):
+            from umab.algorithms.registry import policy  # the registry imports all wrappers, which import this module
+
+            self._set(policy=policy(self.policy))
+        if not isinstance(self.policy, Policy):
+            raise TypeError(f"{self._what} must be a umab.Policy or the name of one, but got {self.policy!r}")
+        if self.policy.full_information:
+            raise ValueError(f"{self._what} must learn from one arm per round, but got {self.policy.name}")
+
+    @property
+    def _what(self) -> str:
+        """What messages call the policy inside."""
+        return f"the policy inside {type(self).__name__}"
+
+    @abstractmethod
+    def init(self, n_arms: int) -> Any:
+        """Return the state before the first round; `inner` in it is ``self.policy.init(n_arms)``."""
+
+    @staticmethod
+    @abstractmethod
+    def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the `update` of the wrapper around that of the policy inside.
+
+        It hands `*ticket` on, the ticket of the policy inside if that has one::
+
+            def update(parameters, state, arm, loss, probability, *ticket):
+                inner = inner_update(parameters.inner, state.inner, arm, loss, probability, *ticket)
+                return State(inner=inner)
+        """
+
+    def parameters_for(self, n_arms: int) -> Any:
+        """Return those of the policy inside."""
+        return Inside(self.policy.parameters_for(n_arms))
+
+    @property
+    def update(self) -> Any:  # type: ignore[override]  # it depends on the policy inside
+        """The update around that of the policy inside."""
+        return _around(type(self).around, self.policy.update)
+
+    @property
+    def selected(self) -> Any:  # type: ignore[override]
+        """What the policy inside notes when an arm is drawn."""
+        return _selected(type(self.init(1)), self.policy.selected)
+
+    def ticket(self, n_arms: int) -> Any:
+        """Return a blank ticket of the policy inside."""
+        return self.policy.ticket(n_arms)
+
+    @property
+    def remember(self) -> Any:  # type: ignore[override]
+        """What the policy inside remembers about a draw."""
+        return _remember(self.policy.remember)
+
+    def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
+        """Resize the state of the policy inside."""
+        return state._replace(inner=self.policy.resized(state.inner, arms))
+
+    def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
+        """Resize as the policy inside does."""
+        return self.policy.resized_ticket(ticket, arms)
+
+    def rates(self, state: Any) -> dict[str, float]:
+        """Return those of the policy inside."""
+        return self.policy.rates(state.inner)
+
+    def own_parameters(self) -> dict[str, Any]:
+        """Return the parameters of the wrapper itself."""
+        return {name: value for name, value in super().parameters().items() if name != "policy"}
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the name of the policy inside, its parameters, and those of the wrapper itself."""
+        return {"policy": self.policy.name, **self.policy.parameters(), **self.own_parameters()}
+
+    def with_parameters(self, **values: Any) -> Self:
+        """Return this policy with other parameters: its own by their names, all others for the policy inside."""
+        own = {name: value for name, value in values.items() if name in ("policy", *self.own_parameters())}
+        rest = {name: value for name, value in values.items() if name not in own}
+        inside = own.pop("policy", self.policy)
+        return dataclasses.replace(self, policy=inside.with_parameters(**rest) if rest else inside, **own)
+
+    def for_horizon(self, horizon: int) -> Self:
+        """Fill in the number of rounds if the policy inside needs it."""
+        return dataclasses.replace(self, policy=self.policy.for_horizon(horizon))
+
+    @property
+    def scale_free(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.scale_free
+
+    @property
+    def shift_free(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.shift_free
+
+    @property
+    def plays_each_arm_first(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.plays_each_arm_first
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """As the policy inside."""
+        return self.policy.loss_range
+
+    @property
+    def reference(self) -> str:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.reference
+
+    @property
+    def guarantee(self) -> str:
+        """None, unless the wrapper says one: what is proved for the policy inside need not hold around it."""
+        return ""
+
+    @property
+    def for_study(self) -> bool:
+        """As the policy inside."""
+        return self.policy.for_study
+
+    @property
+    def needs_horizon(self) -> bool:
+        """As the policy inside."""
+        return self.policy.needs_horizon
+
+    @property
+    def horizon_advice(self) -> str:
+        """As the policy inside."""
+        return self.policy.horizon_advice
+
+
+# Each function is made once for each function inside: compiled code is found again by it.
+
+
+@functools.cache
+def _around(around: Callable[..., Any], inner_update: Any) -> Any:
+    return around(inner_update)
+
+
+@functools.cache
+def _selected(state_type: type[Any], inner_selected: Any) -> Any:
+    """Return a function that hands the state inside to `inner_selected` and keeps all else.
+
+    It is written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.
+    """
+    if inner_selected is Policy.selected:
+        return inner_selected
+    kept = ", ".join(f"{name}=state.{name}" for name in state_type._fields if name != "inner")
+    text = (
+        "def selected(parameters, state, arm):\n"
+        f"    return State(inner=inner_selected(parameters.inner, state.inner, arm), {kept})\n"
+    )
+    names: dict[str, Any] = {"__name__": __name__, "State": state_type, "inner_selected": inner_selected}
+    exec(compile(text, f"<selected of {state_type.__qualname__}>", "exec"), names)
+    made: FunctionType = names["selected"]
+    return made
+
+
+@functools.cache
+def _remember(inner_remember: Any) -> Any:
+    def remember(parameters: Any, state: Any, arm: int, ticket: Any) -> Any:
+        return inner_remember(parameters.inner, state.inner, arm, ticket)
+
+    return remember
+
+
+def layers(policy: Policy) -> tuple[Policy, ...]:
+    """Return a policy, the one inside it, and so on to the innermost."""
+    found = [policy]
+    while isinstance(found[-1], Wrapper):
+        found.append(found[-1].policy)
+    return tuple(found)
+
+
+def flat_parameters(policy: Policy) -> Mapping[str, Any]:
+    """Return the parameters of all layers of a policy, those of the innermost first."""
+    flat: dict[str, Any] = {}
+    for layer in reversed(layers(policy)):
+        flat |= layer.own_parameters() if isinstance(layer, Wrapper) else layer.parameters()
+    return flat
