@@ -93,11 +93,12 @@ def generic(
     n_trials, n_rounds = uniforms.shape
     regret, arms = np.zeros((n_trials, n_rounds)), np.zeros((n_trials, n_rounds), dtype=np.int32)
     kernel = kernel_of(policy)
-    start = layout_of(policy).pack(policy.init(losses.shape[1]))
+    start = layout_of(policy).start(policy, losses.shape[1])
+    rooms = np.empty((n_trials, 1, 0))
 
     def run() -> None:
         buffers, totals = np.tile(start, (n_trials, 1)), np.zeros(n_trials)
-        kernel(buffers, uniforms, losses, costs, best, False, totals, regret, arms)
+        kernel(buffers, rooms, uniforms, losses, costs, best, False, totals, regret, arms)
 
     return Contender(run, regret, arms)
 

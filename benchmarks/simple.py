@@ -15,7 +15,7 @@ import numba.types as nb
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.engine import compiled
-from umab.engine.compiled import charge, distribution, learn, load, selected, store  # the engine fills them in
+from umab.engine.compiled import charge, distribution, learn, load, load_parameters, note, store  # filled in there
 from umab.numerics import FLOOR
 from umab.simplex import Vector, draw, likeliest, reciprocal_sums, scaled_gaps, smallest
 
@@ -51,6 +51,7 @@ def simulation_kernel(policy: Policy) -> Callable[..., None]:
 
 def _run(
     buffers: Any,
+    rooms: Any,
     uniforms: Any,
     losses: Any,
     costs: Any,
@@ -62,7 +63,7 @@ def _run(
 ) -> None:
     n_rounds, n_arms = losses.shape
     for trial in range(buffers.shape[0]):
-        state = load(buffers[trial], n_arms)
+        parameters, state = load_parameters(buffers[trial]), load(buffers[trial], n_arms)
         total = totals[trial]
         for t in range(n_rounds):
             (probabilities,) = distribution(state)
@@ -71,6 +72,7 @@ def _run(
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
             probability = probabilities[arm]
-            state = learn(selected(state, arm), arm, losses, t, probability)
+            state = note(parameters, state, arm, rooms[trial, 0])
+            state = learn(parameters, state, arm, losses, t, probability, rooms[trial, 0])
         totals[trial] = total
         store(state, buffers[trial])

@@ -28,7 +28,7 @@ import umab
 from umab import Losses, checks
 from umab.experiments.experiment import comparison
 from umab.files import write_atomically
-from umab.plotting import Chart
+from umab.plotting import Chart, Style
 from umab.progress import Progress
 from umab.report.charts import Total, totals_chart
 from umab.report.words import counted, listed, measured
@@ -284,6 +284,15 @@ def _replay(name: str, losses: Array, arms: npt.NDArray[Any]) -> Replay:
     return Replay(name, spent[:, -1], Total(spent.mean(axis=0), low, high))
 
 
+STYLES = {
+    "the learner": Style("#7b3294"),
+    "best arm": Style("#009e73"),
+    "worst arm": Style("#d55e00"),
+    "at random": Style("#666666", (2, 3)),
+    "best of each situation": Style("#0072b2", (7, 2)),
+}
+
+
 def chart(demonstration: Demonstration[Any], findings: Findings) -> dict[str, Any]:
     """Return the chart of what was spent up to each round."""
     losses, situations = findings.record.losses, findings.record.situations
@@ -300,7 +309,12 @@ def chart(demonstration: Demonstration[Any], findings: Findings) -> dict[str, An
     # The line is what happened; the band is what could have, with other draws.
     totals["the learner"] = findings.of_policy.curve._replace(mean=totals["the learner"].mean)
     return totals_chart(
-        totals, demonstration.title, unit=demonstration.unit, scale=demonstration.scale, situations=situations
+        totals,
+        demonstration.title,
+        unit=demonstration.unit,
+        styles=STYLES,
+        scale=demonstration.scale,
+        situations=situations,
     )
 
 

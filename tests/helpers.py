@@ -41,9 +41,9 @@ def deaf(policy: Policy) -> Policy:
     )
 
 
-def _ignore(state: Any, arm: int, loss: float, probability: float) -> Any:
+def _ignore(parameters: Any, state: Any, arm: int, loss: float, probability: float, *ticket: Any) -> Any:
     return state
 
 
-def _ignore_all(state: Any, losses: Any) -> Any:
+def _ignore_all(parameters: Any, state: Any, losses: Any) -> Any:
     return state

@@ -106,7 +106,7 @@ def test_the_loop_in_numpy_plays_the_arms_of_our_exp3() -> None:
     ours = umab.simulate("exp3", losses, n_trials=n_trials, seed=3)
     assert ours.arms is not None and np.array_equal(ours.arms, arms.T)
     assert np.allclose(ours.mean, mean, atol=1e-9) and np.allclose(ours.sd, sd, atol=1e-9)
-    assert gamma == pytest.approx(umab.EXP3(horizon=n_rounds).init(n_arms).gamma, rel=1e-12)
+    assert gamma == pytest.approx(umab.EXP3(horizon=n_rounds).parameters_for(n_arms).gamma, rel=1e-12)
 
     other, _, _ = numpy_loop.exp3(losses, uniforms, 0.99 * gamma)  # the comparison can fail
     assert not np.array_equal(other, arms)

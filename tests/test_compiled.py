@@ -114,7 +114,7 @@ def test_which_of_two_functions_a_name_stands_for_is_a_part_of_the_digest(monkey
             f"half = lambda x: x * 0.5\ndouble = lambda x: x * 2.0\nstep = {step}\n"
             "class Two(Mine):\n"
             "    @staticmethod\n"
-            "    def update(state, arm, loss, probability):\n"
+            "    def update(parameters, state, arm, loss, probability):\n"
             "        return State(state.probabilities, half(loss) + 0.0 * double(loss) + step(loss))\n"
         )
         exec(text, module.__dict__)
@@ -201,7 +201,7 @@ class Mine(Policy):
         return State([1.0 / n_arms] * n_arms, 0.0)
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         return State(state.probabilities, state.played + _one())
 
 
@@ -211,13 +211,13 @@ def _one() -> float:
 
 class Lucky(Mine):
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         return State(state.probabilities, random.random())
 
 
 class Bookkeeper(Mine):
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         return State(state.probabilities, TABLE["a"])
 
 
@@ -230,23 +230,22 @@ def test_a_policy_of_ones_own_runs_without_being_registered() -> None:
     learner = umab.Learner(Mine(step=2.0), 2, seed=0)
     learner.update(learner.select(), 1.0)
     assert learner._layout.unpack(learner._buffer).played == 1.0
-    assert umab.simulate(Mine(), [[0.0, 1.0]], n_trials=4).policy == "Mine:step=1"
-    with pytest.raises(ValueError, match=r"a saved policy must have a name: call umab\.register"):
-        learner.to_json()
+    assert umab.simulate(Mine(), [[0.0, 1.0]], n_trials=4).policy == "test_compiled:Mine:step=1"
+    assert umab.policy("test_compiled:Mine:step=2", allow_import=True) == Mine(step=2.0)
 
 
 def test_what_cannot_be_compiled_soundly_is_refused_in_words() -> None:
     for policy, culprit in ((Lucky(), "uses random=<module 'random'"), (Bookkeeper(), "uses TABLE={'a': 1.0}")):
         with pytest.raises(TypeError, match=f"may use math, numbers, NamedTuples and plain functions.*{culprit}"):
             umab.Learner(policy, 2)
-    with pytest.raises(TypeError, match="state must be a NamedTuple of fields of type float or"):
+    with pytest.raises(TypeError, match="state must be a NamedTuple of fields of type float, Vector"):
         umab.Learner(Shapeless(), 2)
 
 
 NOTEBOOK = """
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from umab import Policy
 from umab.simplex import Vector
 
@@ -268,7 +267,7 @@ class Counter(Policy):
         return State([1.0 / n_arms] * n_arms, 0.0)
 
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         return State(state.probabilities, state.total + weigh(loss))
 """
 
@@ -298,13 +297,13 @@ def test_what_is_defined_anew_in_a_notebook_is_compiled_anew(monkeypatch: pytest
 
 
 class NotStatic(Mine):
-    def update(state: State, arm: int, loss: float, probability: float) -> State:  # type: ignore[override, misc]
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:  # type: ignore[override]
         return state
 
 
 class Allocates(Mine):
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         return State([p for p in state.probabilities], state.played)
 
 
@@ -313,7 +312,7 @@ class TooLong(Mine):
         return TwoVectors([1.0 / n_arms] * n_arms, [0.0] * (n_arms + 1))
 
     @staticmethod
-    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
         return state
 
 
@@ -324,14 +323,14 @@ class TwoVectors(NamedTuple):
 
 class OffByOne(Mine):
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         state.probabilities[arm + 1] += 0.0
         return state
 
 
 class NotADistribution(Mine):
     @staticmethod
-    def update(state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Any, state: State, arm: int, loss: float, probability: float) -> State:
         state.probabilities[arm] += 0.5
         return state
 
@@ -341,7 +340,7 @@ def test_common_mistakes_are_named() -> None:
         umab.Learner(NotStatic(), 2)
     with pytest.raises(TypeError, match=r"the update of Allocates cannot be compiled.*the rules for it are in"):
         umab.Learner(Allocates(), 2)
-    with pytest.raises(ValueError, match=r"one number an arm, but got lengths \{'probabilities': 3, 'weights': 4\}"):
+    with pytest.raises(ValueError, match=r"for each arm, but got lengths \{'probabilities': 3, 'weights': 4\}"):
         umab.Learner(TooLong(), 3)
     with pytest.raises(ArithmeticError, match=r"must leave positive probabilities that sum to 1.*check_policy"):
         umab.simulate(NotADistribution(), [[0.0, 1.0]], n_trials=1)

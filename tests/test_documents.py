@@ -160,7 +160,7 @@ class Page:
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the tables that pages speak of, where what pages add to umab is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
     known = dict(DATASETS)
     shutil.copytree(ROOT / "examples", "examples", ignore=shutil.ignore_patterns("__pycache__"))
     Path("docs/examples").mkdir(parents=True)
@@ -267,9 +267,9 @@ def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[u
 def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:
     with run_page("docs/extending.md", in_full=False) as example:
         line = blocks("docs/extending.md", "text")[0].strip().removesuffix(",")
-        for name, (policy, description) in eval("{" + line + "}", vars(example)).items():
+        for name, policy in eval("{" + line + "}", vars(example)).items():
             assert name in umab.policies()  # the page has registered it
-            umab.register(name, policy, description)
+            umab.register(name, policy)
         policy = umab.policy("epsilon-greedy:epsilon=0.2")
         assert policy == example.EpsilonGreedy(epsilon=0.2) and policy.name == "epsilon-greedy:epsilon=0.2"
         with pytest.raises(ValueError, match="epsilon must be above 0 and at most 1, but got epsilon=2"):

@@ -157,30 +157,30 @@ def test_the_same_arms_in_the_same_order_are_the_same_state(name: str) -> None:
     policy = BANDITS[name]
     layout = layout_of(policy)
     state = played(policy, 60)
-    again = layout.fields(layout.pack(policy.resized(state, [0, 1, 2, 3])))
-    for key, value in layout.fields(layout.pack(state)).items():
+    again = layout.state.fields(layout.state.pack(policy.resized(state, [0, 1, 2, 3])))
+    for key, value in layout.state.fields(layout.state.pack(state)).items():
         if name != "exp3" or key not in ("origin", "weights"):  # there, the weights are counted from a new origin
             np.testing.assert_allclose(again[key], value, rtol=1e-12)
     start = policy.init(4)
     for n_arms, arms in ((5, [0, 1, 2, 3, None]), (3, [0, 1, 3])):
         if not policy.plays_each_arm_first:
-            fresh = layout.pack(policy.init(n_arms))
-            np.testing.assert_allclose(layout.pack(policy.resized(start, arms)), fresh, rtol=1e-12)
+            fresh = layout.state.pack(policy.init(n_arms))
+            np.testing.assert_allclose(layout.state.pack(policy.resized(start, arms)), fresh, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", BANDITS)
 def test_old_arms_keep_their_proportions_and_sums(name: str) -> None:
     policy = BANDITS[name]
-    fields = layout_of(policy).fields
+    record = layout_of(policy).state
     before, grown, shrunk = (
-        fields(layout_of(policy).pack(state))
+        record.fields(record.pack(state))
         for state in (
             played(policy, 60),
             policy.resized(played(policy, 60), [3, None, 0, 1, 2]),
             policy.resized(played(policy, 60), [3, 1]),
         )
     )
-    for key in layout_of(policy).vectors:
+    for key in record.vectors:
         old = np.array(before[key])
         if "sums" in key or key == "log_weights":
             np.testing.assert_array_equal(np.array(grown[key])[[2, 3, 4, 0]], old)
@@ -278,11 +278,11 @@ class NotesDraws(umab.Uniform):
         return Noted(probabilities=[0.9] + [0.1 / max(1, n_arms - 1)] * (n_arms - 1), last=-1.0)
 
     @staticmethod
-    def selected(state: Any, arm: int) -> Any:
+    def selected(parameters: Any, state: Any, arm: int) -> Any:
         return Noted(probabilities=state.probabilities, last=float(arm))
 
     @staticmethod
-    def update(state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
         return state
 
     def resized(self, state: Any, arms: Any) -> Any:

@@ -101,12 +101,16 @@ def test_a_small_run_has_losses_of_both_signs_and_its_remarks_are_counted(
 
 def test_the_axis_of_totals_of_both_signs_is_labelled_on_both_sides() -> None:
     curves = {"the learner": Total(*[np.array([-20.0, -1500.0])] * 3), "at random": Total(*[np.array([5.0, 4e4])] * 3)}
-    for layer in totals_chart(curves, "", unit="units", scale="symlog")["layer"]:
+    for layer in totals_chart(curves, "", unit="units", styles={}, scale="symlog")["layer"]:
         values = layer["encoding"]["y"]["axis"]["values"]
         assert values == [-1e4, -1e3, -100.0, -10.0, 0.0, 10.0, 100.0, 1e3, 1e4]
     huge = {"the learner": Total(*[np.array([-2.0, 1e99])] * 3)}
     assert (
         9
-        < len(totals_chart(huge, "", unit="units", scale="symlog")["layer"][0]["encoding"]["y"]["axis"]["values"])
+        < len(
+            totals_chart(huge, "", unit="units", styles={}, scale="symlog")["layer"][0]["encoding"]["y"]["axis"][
+                "values"
+            ]
+        )
         < 20
     )

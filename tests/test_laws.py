@@ -240,11 +240,11 @@ def test_the_mixability_gap_of_ahb_is_accurate(seed: int, n_arms: int, spread: f
 def test_gaps_of_ahb_are_never_negative(run: tuple[int, list[int], list[float]]) -> None:
     n_arms, arms, losses = run
     policy = umab.AHB()
-    state = policy.init(n_arms)
+    parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     for arm, loss in zip(arms, losses, strict=True):
         before = state.gap_sum / state.unit if state.unit > 0.0 else 0.0
         probability = state.probabilities[arm]
-        state = policy.update(policy.selected(state, arm), arm, loss, probability)
+        state = policy.update(parameters, policy.selected(parameters, state, arm), arm, loss, probability)
         assert state.gap_sum / state.unit >= before * (1.0 - 1e-15)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import datetime
 import json
 import math
@@ -19,7 +20,8 @@ import pytest
 
 import umab
 from helpers import state_of, without_times
-from umab import learner as learner_module
+from umab import saved as saved_module
+from umab.algorithms import registry
 
 
 def played(n_rounds: int, **options: Any) -> umab.Learner:
@@ -227,19 +229,26 @@ def changed(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(version=3), "must be of version 2 or older, but got version=3"),
-        (changed(version=None), "must be of version 2 or older, but got version=None"),
+        (changed(version=4), "must be of version 3 or older, but got version=4"),
+        (changed(version=None), "must be of version 3 or older, but got version=None"),
         (changed(version=0), "of version 0 cannot be read any more"),
         (changed(format="something"), "format='umab.Learner'"),
         ("[]", "format='umab.Learner'"),
-        (changed(policy="umab-x"), "a policy must be one of"),
-        (changed(arms=["a", "b"]), "one number an arm"),
+        (changed(policy="umab-x"), "a saved policy must have a name and parameters, but got 'umab-x'"),
+        (
+            changed(policy={"name": "umab-x", "parameters": {}}),
+            r"a policy must be one of .*not registered is passed on: Learner.load\(path, policy=",
+        ),
+        (changed(policy={"name": "os:getcwd", "parameters": {}}), "a policy must be registered, but got 'os:getcwd'"),
+        (changed(policy={"name": "uniform", "parameters": {"rate": 1.0}}), "must be as it was written"),
+        (changed(policy={"name": "centred", "parameters": {}}), "must have a policy inside if it is a wrapper"),
+        (changed(arms=["a", "b"]), "one number for each arm"),
         (changed(state={}), "state has"),
         (changed(state=None), "must be as it was written"),
         (changed(random={"bit_generator": "MT19937"}), "must be as it was written"),
         (changed(next_id=-1), "next_id must be at least"),
         (changed(outstanding=[[1, 2]]), "must be as it was written"),
-        (changed(version=True), "must be of version 2 or older, but got version=True"),
+        (changed(version=True), "must be of version 3 or older, but got version=True"),
     ],
 )
 def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
@@ -263,7 +272,7 @@ def test_json_with_a_part_missing_is_refused(key: str) -> None:
         (("state", "clip"), "much", "must be as it was written"),
         (("state", "probabilities"), [0.5, 0.5, -0.5], "must leave positive probabilities"),
         (("state", "probabilities"), [0.5, 0.5, 0.5], "must leave positive probabilities"),
-        (("state", "offsets"), [0.0], "one number an arm"),
+        (("state", "offsets"), [0.0], "one number for each arm"),
         (("random", "state", "state"), -1, "must be as it was written"),
         (("outstanding", 0, 0), "b", "cannot be"),
         (("outstanding", 0, 0), ["b"], "label of an arm must be a string or a number"),
@@ -276,7 +285,8 @@ def test_json_with_a_part_missing_is_refused(key: str) -> None:
         (("outstanding", 0, 5), 3, "account must be at most 2"),
         (("outstanding", 0, 5), -1, "account must be at least 0"),
         (("outstanding", 0, 6), 0.0, "account_probability must be above 0"),
-        (("outstanding", 0, 7), None, "drawn_at must be a number"),
+        (("outstanding", 0, 7), {"scale": 1.0}, r"the ticket .* cannot be"),
+        (("outstanding", 0, 8), None, "drawn_at must be a number"),
         (("counters", 0, 0), -1, "a counter must be at least 0"),
         (("counters", 0, 3), float("inf"), "a counter must be finite"),
         (("counters",), [[0, 0, 0, 0.0, 0.0, 0.0, 0.0]], "1 counters for 3 arms"),
@@ -364,7 +374,7 @@ def test_a_save_through_a_link_keeps_the_link(tmp_path: Path) -> None:
 
 def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two versions back: the arms were called options, and before that their number was all there was."""
-    current = learner_module.VERSION
+    current = saved_module.VERSION
 
     def from_oldest(saved: dict[str, Any]) -> dict[str, Any]:
         return {**saved, "options": ["a", "b", "c"], "version": current - 1}
@@ -372,7 +382,7 @@ def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatc
     def from_older(saved: dict[str, Any]) -> dict[str, Any]:
         return {**saved, "arms": saved["options"], "version": current}
 
-    monkeypatch.setattr(learner_module, "_MIGRATIONS", {current - 2: from_oldest, current - 1: from_older})
+    monkeypatch.setattr(saved_module, "_MIGRATIONS", {current - 2: from_oldest, current - 1: from_older})
     learner = played(5)
     old = json.loads(learner.to_json())
     del old["arms"]
@@ -699,24 +709,84 @@ def test_what_is_nested_too_deeply_is_no_learner() -> None:
         umab.Learner.from_json("[" * 100_000)
 
 
-def test_a_pickle_of_version_1_is_read() -> None:
-    learner = played(20)
-    snapshot, policy = learner.__getstate__()
-    old = {key: value for key, value in snapshot.items() if key not in ("maximize", "counters")} | {"version": 1}
-    read = umab.Learner.__new__(umab.Learner)
-    read.__setstate__((old, policy))
-    assert state_of(read) == state_of(learner) and read.select() == learner.select()
+VERSIONS = sorted((Path(__file__).parent / "saved").glob("version-*.json"))
 
 
-def test_version_1_is_read() -> None:
-    """What 0.1.0 wrote before rewards, counters and arms that come and go, open choices included."""
-    learner = played(20)
-    choice = learner.select()
-    saved = json.loads(learner.to_json())
-    old = {key: value for key, value in saved.items() if key not in ("maximize", "counters")}
-    old |= {"version": 1, "outstanding": [each[:4] for each in saved["outstanding"]]}
-    read = umab.Learner.from_json(json.dumps(old))
-    for each in (learner, read):
-        each.update(choice, -3.0)
-    assert state_of(read) == state_of(learner) and read.select() == learner.select()
-    assert sum(each.updates for each in read.counters().values()) == 1
+def loss_of(t: int, index: int) -> float:
+    """Return the losses that the learners of the saved files went on with."""
+    return [30.0, 10.0, 20.0][index] + (t * 7919 % 101) / 10.0 - (1000.0 if t % 37 == 0 else 0.0)
+
+
+def goes_on_as(learner: umab.Learner, after: list[Any]) -> bool:
+    """Whether a learner that was read decides as the one that was saved did after it."""
+    learner.update(learner.outstanding[0], 12.5)
+    for t, (arm, probability) in enumerate(after, start=60):
+        choice = learner.select()
+        if (choice.arm, choice.probability) != (arm, probability):
+            return False
+        learner.update(choice, loss_of(t, choice.index))
+    return True
+
+
+def test_there_is_a_file_of_every_version() -> None:
+    assert [path.stem for path in VERSIONS] == [f"version-{version + 1}" for version in range(saved_module.VERSION)]
+
+
+@pytest.mark.parametrize("path", VERSIONS, ids=lambda path: path.stem)
+def test_what_earlier_versions_saved_is_read_and_goes_on_bit_for_bit(path: Path) -> None:
+    """Each file was written by the program of its day, with what its learners did afterwards."""
+    content = json.loads(path.read_text())
+    assert len(content) >= 5
+    for name, each in content.items():
+        learner = umab.Learner.from_json(json.dumps(each["saved"]))
+        assert learner.policy == umab.policy(name)
+        assert goes_on_as(learner, each["after"]), name
+
+
+@pytest.mark.parametrize("path", VERSIONS, ids=lambda path: path.stem)
+def test_a_default_that_changes_does_not_change_what_was_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """UMAB-S learns with rate=3 in the files, and UMAB-G explores adaptively, whatever their defaults become."""
+    content = json.loads(path.read_text())
+    defaults = umab.UMABS.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(umab.UMABS.__init__, "__kwdefaults__", {**defaults, "rate": 2.0})
+    prototypes = {
+        **registry._POLICIES,
+        "centred(umab-s)": umab.Centred(umab.UMABS()),
+        "umab-s": umab.UMABS(),
+        "umab-g-a": umab.UMABG(exploration="anytime", initial_scale=9.0),
+    }
+    monkeypatch.setattr(registry, "_POLICIES", prototypes)
+    assert umab.policy("centred(umab-s)") == umab.Centred(umab.UMABS(rate=2.0))
+    for name in ("centred(umab-s)", "umab-g-a:rate=4"):
+        learner = umab.Learner.from_json(json.dumps(content[name]["saved"]))
+        again = umab.Learner.from_json(learner.to_json())
+        for each in (learner, again):
+            assert each.policy in (umab.Centred(umab.UMABS(rate=3.0)), umab.UMABG(rate=4.0))
+            assert goes_on_as(each, content[name]["after"])
+
+
+def test_pickles_of_earlier_versions_are_read() -> None:
+    for path in VERSIONS:
+        for name, each in json.loads(path.read_text()).items():
+            read = umab.Learner.__new__(umab.Learner)
+            read.__setstate__((each["saved"], umab.policy(name)))
+            assert goes_on_as(read, each["after"])
+
+
+def test_a_learner_of_a_policy_that_is_not_registered_is_loaded_with_it(tmp_path: Path) -> None:
+    learner = umab.Learner(Unregistered(step=2.0), ["a", "b"], seed=0)
+    learner.update(learner.select(), 1.0)
+    learner.save(tmp_path / "mine.json")
+    with pytest.raises(ValueError, match=r"a policy must be registered, .*Learner\.load\(path, policy="):
+        umab.Learner.load(tmp_path / "mine.json")
+    loaded = umab.Learner.load(tmp_path / "mine.json", policy=Unregistered(step=2.0))
+    assert loaded.to_json() == learner.to_json()
+    with pytest.raises(ValueError, match=r"policy must be the one that was saved.*step.: 2\.0.*but got.*step=3\.0"):
+        umab.Learner.load(tmp_path / "mine.json", policy=Unregistered(step=3.0))
+    with pytest.raises(ValueError, match=r"policy must be a umab\.Policy"):
+        umab.Learner.load(tmp_path / "mine.json", policy="uniform")  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unregistered(umab.Uniform):
+    step: float = 1.0

@@ -233,7 +233,7 @@ def test_exp3_is_that_of_smpybandits_for_rewards_between_0_and_1() -> None:
         n_arms, n_rounds = case["n_arms"], len(case["arms"])
         assert distance(our_exp3(case, theirs["gamma"]), theirs["tuned"]) < 1e-9
         assert theirs["gamma"] == pytest.approx(math.sqrt(2 * math.log(n_arms) / (n_arms * n_rounds)), rel=1e-12)
-        ours = umab.EXP3(low=0, high=1, horizon=n_rounds).init(n_arms).gamma
+        ours = umab.EXP3(low=0, high=1, horizon=n_rounds).parameters_for(n_arms).gamma
         assert ours / theirs["gamma"] == pytest.approx(n_arms / math.sqrt(2 * (math.e - 1)), rel=1e-12)
 
 

@@ -152,9 +152,9 @@ def test_differences_beyond_the_largest_double_are_survived() -> None:
 
 def test_what_cannot_be_centred_is_refused() -> None:
     for policy, message in (
-        (umab.UMABNN(), "any size and sign, of one arm a round, .*but got umab-nn"),
+        (umab.UMABNN(), "any size and sign, .*but got umab-nn"),
         (umab.EXP3(), "any size and sign"),
-        (umab.AdaHedge(), "of one arm a round, .*but got adahedge"),
+        (umab.AdaHedge(), "one arm per round, but got adahedge"),
         (umab.recommended(), "must not be centred already"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -197,8 +197,11 @@ def test_names_of_centred_policies() -> None:
     for text, message in (
         ("centred(nobody)", "a policy must be one of"),
         ("centred(umab-nn)", "any size and sign"),
-        ("centred(umab-s", "a policy must be one of"),
-        ("centred(umab-s):rate=2", "parameters must stand inside the brackets"),
+        ("centred(umab-s", "brackets must come in pairs"),
+        ("centred(umab-s)x", "must have the form name"),
+        ("centred", "a wrapper and needs a policy inside, as in centred"),
+        ("umab-s(umab-g)", "takes no policy inside"),
+        ("centred(umab-s):rat=2", "umab-s takes rate, .*but got 'rat'"),
     ):
         with pytest.raises(ValueError, match=message):
             umab.policy(text)
@@ -217,12 +220,13 @@ def test_centred_passes_on_what_the_policy_inside_is() -> None:
 def test_a_state_in_a_state_is_laid_out_and_saved() -> None:
     policy = umab.recommended()
     layout = layout_of(policy)
-    assert layout.distribution == "inner.probabilities" and "inner.paid" in layout.scalars and "mean" in layout.scalars
+    assert layout.distribution == "inner.probabilities" and {"inner.paid", "mean"} <= set(layout.state.scalars)
+    assert "inner.rate" in layout.parameters.scalars and "inner.rate" not in layout.state.names
     state = policy.init(3)
-    assert layout.unpack(layout.pack(state)) == state
+    assert layout.unpack(layout.pack(policy.parameters_for(3), state)) == state
     learner = umab.Learner(policy, 3, seed=1)
     learner.update(1, 5.0)
-    assert set(learner._snapshot()["state"]) == {*layout.scalars, *layout.vectors}
+    assert set(learner._snapshot()["state"]) == set(layout.state.names)
 
 
 # Regret. The claims are one-sided, with a risk of 1e-6 for each: 4.75 standard errors.
@@ -299,16 +303,10 @@ def test_a_large_first_square_is_kept_when_the_unit_changes() -> None:
         assert state.square_sum / state.unit**2 == pytest.approx(1e6 + 1.0)
 
 
-def test_a_centred_policy_is_made_in_one_way() -> None:
+def test_a_centred_policy_can_be_changed() -> None:
     made = umab.Centred(umab.UMABS())
-    for make in (
-        lambda: dataclasses.replace(made, policy=umab.AHB()),
-        lambda: type("Mine", (umab.Centred,), {})(umab.UMABS()),
-    ):
-        with pytest.raises(TypeError, match=r"must be made by Centred\(policy\)"):
-            make()
-    changed = dataclasses.replace(made, policy=umab.UMABS(rate=1.0))
-    assert changed == umab.Centred(umab.UMABS(rate=1.0))
+    assert dataclasses.replace(made, policy=umab.AHB()) == umab.Centred(umab.AHB())
+    assert made.with_parameters(rate=1.0) == umab.Centred(umab.UMABS(rate=1.0))
 
 
 class Two(NamedTuple):
@@ -333,15 +331,14 @@ def test_a_state_in_which_it_is_not_clear_what_arms_are_drawn_from_is_refused() 
 def test_an_update_that_was_changed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook."""
     before = forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3)
-    monkeypatch.setattr(UMABS, "update", staticmethod(lambda state, arm, loss, probability: state))
+    monkeypatch.setattr(UMABS, "update", staticmethod(lambda parameters, state, arm, loss, probability: state))
     assert (forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3) == 1 / 3).all()
     monkeypatch.undo()
     assert same_bits(forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3), before)
 
 
-def test_a_registered_centred_policy_takes_no_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    umab.register("mine", umab.Centred(umab.UMABS(rate=2.0)), "of mine")
-    assert umab.policy("mine") == umab.policy("centred(umab-s:rate=2)")
-    with pytest.raises(ValueError, match="takes no parameters"):
-        umab.policy("mine:rate=2")
+def test_a_centred_policy_may_have_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("mine", umab.Centred(umab.UMABS(rate=2.0)))
+    assert umab.policy("mine") == umab.policy("centred(umab-s:rate=2)") and umab.policy("mine").name == "mine"
+    assert umab.policy("mine:rate=5") == umab.policy("centred(umab-s):rate=5") == umab.Centred(umab.UMABS(rate=5.0))

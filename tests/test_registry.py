@@ -155,33 +155,33 @@ class Settings(umab.Uniform):
 
 
 def test_parameters_of_every_plain_type_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    umab.register("settings", Settings(), "of every type")
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("settings", Settings())
     for policy in (Settings(flag=True), Settings(gamma=None), Settings(ratio=2.5), Settings(ratio=3, text="b")):
         assert umab.policy(policy.name) == policy
     assert Settings(flag=True, gamma=None).name == "settings:flag=True,gamma=None"
     with pytest.raises(ValueError, match="flag must be True or False, but got flag='yes'"):
         umab.policy("settings:flag=yes")
-    with pytest.raises(ValueError, match="a saved policy must have a name"):
-        umab.Learner(Settings(text="a,b"), 2).to_json()
+    odd = umab.Learner(Settings(text="a,b"), 2, seed=0)  # has no name that could be read, and can be saved
+    assert umab.Learner.from_json(odd.to_json()).policy == odd.policy
 
 
 def test_a_class_that_is_defined_anew_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    umab.register("settings", Settings(), "first")
-    again = type("Settings", (Settings,), {"__module__": __name__, "__qualname__": "Settings"})
-    umab.register("settings", again(), "second")
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("settings", Settings())
+    again = type("Settings", (Settings,), {"__module__": __name__, "__qualname__": "Settings", "summary": "second"})
+    umab.register("settings", again())
     assert umab.policies()["settings"] == "second" and type(umab.policy("settings")) is again
 
 
 def test_registering_a_name_that_is_taken_or_odd_is_refused() -> None:
     before = umab.policies()
     with pytest.raises(ValueError, match="must be new, but 'umab-nn' stands for"):
-        umab.register("umab-nn", umab.Uniform(), "another")
+        umab.register("umab-nn", umab.Uniform())
     with pytest.raises(ValueError, match="letters, digits and dashes"):
-        umab.register("a:b", umab.Uniform(), "odd")
+        umab.register("a:b", umab.Uniform())
     with pytest.raises(TypeError, match=r"must be a umab.Policy"):
-        umab.register("mine", umab.Uniform, "a class")  # type: ignore[arg-type]
+        umab.register("mine", umab.Uniform)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="letters, digits and dashes"):
-        umab.register(None, umab.Uniform(), "nothing")  # type: ignore[arg-type]
+        umab.register(None, umab.Uniform())  # type: ignore[arg-type]
     assert umab.policies() == before

@@ -251,10 +251,10 @@ def test_bad_delays_are_refused(delays: Any, message: str) -> None:
 
 
 def test_full_information_is_for_simulations_only() -> None:
-    with pytest.raises(ValueError, match="a learner sees one loss a round, but adahedge needs those of all arms"):
+    with pytest.raises(ValueError, match="a learner sees one loss per round, but adahedge needs those of all arms"):
         umab.Learner("adahedge", 3)
     with pytest.raises(TypeError, match="needs the losses of all arms"):
-        umab.AdaHedge.update(None, 0, 1.0, 0.5)
+        umab.AdaHedge.update(None, None, 0, 1.0, 0.5)
 
 
 def test_full_information_costs_less_regret_than_a_bandit_pays() -> None:

@@ -275,9 +275,9 @@ def test_baselines_against_their_definition(policy: Policy, definition: Any, sca
 def test_exp3_goes_by_the_logarithms_of_its_weights_however_far_they_grow() -> None:
     """All arms are forced by turns, so that more than one has weight whenever weights are counted from 1 again."""
     policy = umab.EXP3(gamma=0.3)
-    state = policy.init(3)
+    parameters, state = policy.parameters_for(3), policy.init(3)
     for t, loss in enumerate(np.random.default_rng(0).random(3000).tolist()):
-        state = policy.update(state, t % 3, loss, state.probabilities[t % 3])
+        state = policy.update(parameters, state, t % 3, loss, state.probabilities[t % 3])
         weights = np.exp(min(state.log_weights) - np.array(state.log_weights))
         np.testing.assert_allclose(state.probabilities, 0.7 * weights / weights.sum() + 0.1, rtol=1e-12)
         assert max(state.weights) < 1e14

@@ -26,6 +26,7 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
+from umab.algorithms.wrapper import Wrapper
 from umab.choosing import Attempt, choose
 from umab.counters import Counter
 from umab.engine.simulate import simulate
@@ -65,6 +66,7 @@ __all__ = [
     "Result",
     "TsallisINF",
     "Uniform",
+    "Wrapper",
     "__version__",
     "choose",
     "plot",

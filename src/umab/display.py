@@ -10,8 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from umab.plotting import spread_out
-
 Curve = npt.NDArray[np.float64]
 
 _ACCENT = "#3987cc"  # can be told from a white and from a black page
@@ -148,3 +146,8 @@ def _curve(mean: Curve, sd: Curve) -> str:
         f"<line x1='0' x2='{_WIDTH}' y1='{zero:.1f}' y2='{zero:.1f}' stroke='currentColor' stroke-opacity='0.3'/>"
         f"<polygon points='{' '.join(band)}' fill='{_ACCENT}' fill-opacity='0.2'/>{shape}</svg>"
     )
+
+
+def spread_out(n_rounds: int, most: int) -> npt.NDArray[np.intp]:
+    """Return rounds of a curve to show, from 0: at most so many, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, most)).round().astype(np.intp))

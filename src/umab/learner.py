@@ -27,10 +27,10 @@ from umab.counters import Counter, Tally
 from umab.display import learner_html
 from umab.eligible import draw_among
 from umab.engine.compiled import online_kernels
-from umab.engine.layout import Buffer, check_distribution, layout_of
+from umab.engine.layout import Buffer, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.files import write_atomically
-from umab.saved import FORMAT, VERSION, migrated
+from umab.saved import FORMAT, VERSION, check_version, migrated
 
 Label = str | int | float
 
@@ -522,8 +522,7 @@ class Learner:
 
     def _blank(self) -> Buffer:
         """Return a ticket to be filled in."""
-        assert self._layout.ticket is not None
-        return self._layout.ticket.pack(self._policy.ticket(len(self._labels)))
+        return blank_ticket(self._policy, self._layout, len(self._labels))
 
     def _refill(self) -> None:
         """Draw uniform numbers in advance; one at a time costs more than the rest of a selection."""
@@ -592,6 +591,7 @@ class Learner:
         return learner
 
     def _restore(self, saved: dict[str, Any], policy: Policy | None) -> None:
+        check_version(saved.get("version"))
         try:
             saved = migrated(saved)
             chosen = _saved_policy(saved["policy"], policy)
@@ -719,7 +719,8 @@ def _saved_policy(about: Any, given: Policy | None) -> Policy:
             ) from None
     if not isinstance(given, Policy):
         raise TypeError(f"policy must be a umab.Policy, but got policy={given!r}")
-    if _all_parameters(described(given)) != _all_parameters(about):
+    known = about.get("parameters") is not None  # before version 3 those of an unregistered policy were not saved
+    if known and _all_parameters(described(given)) != _all_parameters(about):
         raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
     return given
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from umab.algorithms.registry import registered
+from umab.display import spread_out
 from umab.extras import extra
 from umab.files import write_atomically
 
@@ -19,38 +22,17 @@ POINTS = 320
 """Rounds of a curve that are drawn; more would make files larger and no line different to the eye."""
 
 
-class _Style(NamedTuple):
+class Style(NamedTuple):
+    """How a curve is drawn. The dashes keep curves apart in grey print too."""
+
     colour: str
     dash: tuple[int, ...] = ()
 
 
-# Colours that remain apart for the colour-blind (Okabe and Ito 2008, Color universal design); the dashes keep curves
-# apart in grey print too. A family has a colour, its variants have dashes.
-_STYLES = {
-    "centred(umab-s)": _Style("#7b3294"),
-    "umab-s": _Style("#7b3294", (7, 2)),
-    "umab-g-a": _Style("#d55e00"),
-    "umab-g": _Style("#e69f00", (7, 2)),
-    "umab-g-none": _Style("#000000", (2, 2)),
-    "umab-g-anytime": _Style("#d55e00", (9, 2, 2, 2)),
-    "umab-nn": _Style("#000000"),
-    "sf-mab-a": _Style("#0072b2"),
-    "sf-mab": _Style("#56b4e9", (7, 2)),
-    "ahb": _Style("#009e73"),
-    "banker-omd": _Style("#cc79a7", (9, 2, 2, 2)),
-    "scb": _Style("#8c510a"),
-    "scb-ix": _Style("#8c510a", (5, 2)),
-    "adahedge": _Style("#555555", (5, 2, 1, 2)),
-    "solo-ftrl": _Style("#555555", (1, 1)),
-    "uniform": _Style("#999999", (2, 3)),
-    "the learner": _Style("#7b3294"),
-    "best arm": _Style("#009e73"),
-    "worst arm": _Style("#d55e00"),
-    "at random": _Style("#666666", (2, 3)),
-    "best of each situation": _Style("#0072b2", (7, 2)),
-}
+# For curves without a style of their own; the colours remain apart for the colour-blind (Okabe and Ito 2008, Color
+# universal design).
 _MORE = tuple(
-    _Style(colour, dash)
+    Style(colour, dash)
     for dash in ((4, 4), (8, 3, 2, 3), (1, 2))
     for colour in ("#b2182b", "#01665e", "#a6611a", "#444444")
 )
@@ -113,16 +95,16 @@ def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64],
     )
 
 
-def spread_out(n_rounds: int, most: int) -> npt.NDArray[np.intp]:
-    """Return rounds of a curve to show, from 0: at most so many, evenly spread, the first and the last among them."""
-    return np.unique(np.linspace(0, n_rounds - 1, min(n_rounds, most)).round().astype(np.intp))
+def curve_chart(
+    values: list[dict[str, Any]], n_rounds: int, title: str | None = None, own: Mapping[str, Style] | None = None
+) -> dict[str, Any]:
+    """Return a chart of curves with bands: for a file if it has a title, else for the page.
 
-
-def curve_chart(values: list[dict[str, Any]], n_rounds: int, title: str | None = None) -> dict[str, Any]:
-    """Return a chart of curves with bands: for a file if it has a title, else for the page."""
+    `own` has styles for curves that are not those of policies, by what their names begin with.
+    """
     interactive = title is None
     names = [each["policy"] for each in values]
-    styles = styles_of(names)
+    styles = styles_of(names, own)
     values = values[::-1]  # so that what is named first is drawn last, on top
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
     # By expression: the format of an axis has one prefix for all its labels, 0k among them.
@@ -231,17 +213,22 @@ def plain(value: Any) -> Any:
     return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
 
 
-def styles_of(names: list[str]) -> list[_Style]:
-    """Return a style for each name, its own if it has one and if no name before it has taken that."""
-    chosen: list[_Style] = []
+def styles_of(names: list[str], own: Mapping[str, Style] | None = None) -> list[Style]:
+    """Return a style for each name: its own or its policy's, if no name before it has taken that; else a free one.
+
+    What follows a comma is not looked at: the best of a grid, too, has the colour of its family.
+    """
+    known = {name: Style(each.colour, each.dash) for name, each in registered().items() if each.colour}
+    known.update(own or {})
+    chosen: list[Style] = []
     free = iter(_MORE * (len(names) // len(_MORE) + 1))
     for name in names:
-        own = _STYLES.get(name.partition(", ")[0])  # the best of a grid, too, has the colour of its family
-        chosen.append(own if own and own not in chosen else next(free))
+        style = known.get(name.partition(", ")[0])
+        chosen.append(style if style and style not in chosen else next(free))
     return chosen
 
 
-def scales(names: list[str], styles: list[_Style]) -> tuple[dict[str, Any], dict[str, Any]]:
+def scales(names: list[str], styles: list[Style]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return which colour and which dash belongs to which name, as a chart takes them."""
     colours = {"domain": names, "range": [style.colour for style in styles]}
     return colours, {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}

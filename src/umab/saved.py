@@ -18,14 +18,17 @@ FORMAT = "umab.Learner"
 VERSION = 3
 
 
-def migrated(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return what was saved in the form of today."""
-    version = saved.get("version")
+def check_version(version: Any) -> None:
+    """Refuse a version that cannot be read."""
     if type(version) is not int or version > VERSION:
         raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
     if version < min(_MIGRATIONS):
         raise ValueError(f"a saved learner of version {version} cannot be read any more")
-    for older in range(version, VERSION):
+
+
+def migrated(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return what was saved in the form of today."""
+    for older in range(saved["version"], VERSION):
         saved = _MIGRATIONS[older](saved)
     return saved
 
@@ -56,8 +59,14 @@ _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_v
 
 
 def _described(name: str) -> tuple[dict[str, Any], set[str]]:
-    """Return a policy of version 2 with all its parameters, and the fields of its state that held some of them."""
-    base, inside, given = parsed(name)
+    """Return a policy of version 2 with all its parameters, and the fields of its state that held some of them.
+
+    Of a policy that is not registered, only whoever passes it on knows the parameters.
+    """
+    try:
+        base, inside, given = parsed(name)
+    except ValueError:
+        return {"name": name, "parameters": None}, set()
     if base == "centred" and inside is not None:
         inner, moved = _described(inside)
         return {"name": base, "parameters": {}, "inner": inner}, {f"inner.{field}" for field in moved}
@@ -100,7 +109,7 @@ _DEFAULTS_OF_VERSION_2: dict[str, tuple[dict[str, Any], set[str]]] = {
     "tsallis-inf": (_RANGE, {"low", "high"}),
     "uniform": ({}, set()),
 }
-"""What the names of policies stood for while versions 1 and 2 were written, and which fields of a state were parameters.
+"""What the names of policies stood for in versions 1 and 2, and which fields of a state were parameters.
 
 This is the past: it does not follow the policies when they change.
 """

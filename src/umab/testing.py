@@ -10,9 +10,9 @@ import numpy.typing as npt
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.checks import LARGEST
-from umab.engine.compiled import simulation_kernel
+from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
 from umab.engine.interpreted import play, select
-from umab.engine.layout import check_distribution, layout_of
+from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.learner import Learner
 
@@ -55,28 +55,35 @@ def check_policy(policy: Policy | str) -> None:
             if not policy.full_information:
                 more = policy.resized(round.state, [*range(n_arms), None])
                 check_distribution(policy, np.array(more.probabilities))
-            compiled, interpreted = compiled_state(policy, table), round.state
-            if compiled != interpreted:
-                raise AssertionError(
-                    f"compiled and plain Python must agree to the last bit, but for {policy.name} they differ after "
-                    f"200 rounds of {n_arms} arms: {compiled} and {interpreted}"
-                )
+            *_, late = play(policy, table, delays=5)
+            for delay, interpreted in ((None, round.state), (5, late.state)):
+                compiled = compiled_state(policy, table, delay=delay)
+                if compiled != interpreted:
+                    raise AssertionError(
+                        f"compiled and plain Python must agree to the last bit, but for {policy.name} they differ "
+                        f"after 200 rounds of {n_arms} arms with delay={delay}: {compiled} and {interpreted}"
+                    )
             if not policy.full_information:
                 arms = random.integers(n_arms, size=200)
                 for row in forced_interpreted(policy, arms, table[np.arange(200), arms], n_arms):
                     check_distribution(policy, row)
 
 
-def compiled_state(policy: Policy, losses: Array, *, seed: int = 0) -> Any:
+def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int | None = None) -> Any:
     """Return the state in which trial 0 of a simulation ends, as compiled code leaves it."""
-    layout, n_rounds = layout_of(policy), len(losses)
-    n_arms = losses.shape[1]
+    layout, (n_rounds, n_arms) = layout_of(policy), losses.shape
     buffers = layout.start(policy, n_arms).reshape(1, -1)
-    rooms = np.zeros(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(n_arms))
+    n_open = 1 if delay is None else delay + 1
+    rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open, 1))
     uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
     zeros, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
     table = np.ascontiguousarray(losses)
-    simulation_kernel(policy)(buffers, rooms.reshape(1, 1, -1), uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms)
+    common = buffers, rooms, uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms
+    if delay is None:
+        simulation_kernel(policy)(*common)
+    else:
+        ring = np.full((1, n_rounds), delay), np.zeros((1, n_open)), np.full((1, 4, n_open), -1)
+        delayed_simulation_kernel(policy)(*common, 0, *ring)
     return layout.unpack(buffers[0])
 
 

@@ -56,7 +56,8 @@ the reference. Hence their rules:
 - any finite loss is survived, and no probability is ever 0.
 
 What there is to know about a policy stands with it, as attributes that the command line, charts, reports and pages
-read: `summary`, `reference`, `guarantee`, `theorem`, `page`, `colour` and `dash`, `published`, `also_compared`.
+read: `summary`, `reference`, `guarantee`, `theorem`, `rate_in_norms`, `page`, `colour`, `dash`, `published` and
+`also_compared`.
 """
 
 from __future__ import annotations
@@ -106,6 +107,18 @@ class Policy(ABC):
 
     published: ClassVar[bool] = False
     """Whether it is a published policy with which the recommended one is compared on the suite."""
+
+    colour: ClassVar[str] = ""
+    """The colour of its curves, as #rrggbb; empty for one that no other curve of the chart has."""
+
+    dash: ClassVar[tuple[int, ...]] = ()
+    """The lengths of the strokes and gaps of its curves; empty for a solid line."""
+
+    rate_in_norms: ClassVar[str] = ""
+    """The order of its bound in the norms of the paper's Table 1, as one of the formulas of `umab.theory.bounds`."""
+
+    also_compared: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    """Other parameters with which the policy is compared, beside its own."""
 
     @abstractmethod
     def init(self, n_arms: int) -> Any:
@@ -187,28 +200,13 @@ class Policy(ABC):
 
     @property
     def summary(self) -> str:
-        """What the policy is for, in one line."""
+        """What the policy is for, in one line; the first one of its docstring, unless the class says otherwise."""
         return (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
 
     @property
     def guarantee(self) -> str:
         """The order of the regret bound, in short; empty if none is known."""
         return ""
-
-    @property
-    def colour(self) -> str:
-        """The colour of its curves, as #rrggbb; empty for one that no other curve of the chart has."""
-        return ""
-
-    @property
-    def dash(self) -> tuple[int, ...]:
-        """The lengths of the strokes and gaps of its curves; empty for a solid line."""
-        return ()
-
-    @property
-    def also_compared(self) -> tuple[Mapping[str, Any], ...]:
-        """Other parameters with which the policy is compared, beside its own."""
-        return ()
 
     def rates(self, state: Any) -> dict[str, float]:
         """Return the learning and exploration rates in `state`, by name. The laws test that they never grow."""

@@ -96,8 +96,8 @@ class Centred(Wrapper):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        """That of the policy inside, which holds for centred losses too."""
-        return self.policy.theorem
+        """Theorem R, which is proved for centred losses too."""
+        return self.policy.theorem if self.policy.theorem == "Theorem R" else ""
 
     @property
     def page(self) -> str:  # type: ignore[override]
@@ -105,7 +105,7 @@ class Centred(Wrapper):
         return self.policy.page
 
     @property
-    def colour(self) -> str:
+    def colour(self) -> str:  # type: ignore[override]
         """That of the policy inside, whose line is broken where this one's is solid."""
         return self.policy.colour
 

@@ -69,6 +69,8 @@ class EXP3(KnownHorizon):
 
     gamma: float | None = None
     reference: ClassVar[str] = "Auer et al. 2002"
+    page: ClassVar[str] = "algorithms/exp3.md"
+    summary = "losses in a known range; the classic, exploration fixed by the horizon"
 
     link = staticmethod(simplex.entropy_link)
 

@@ -50,6 +50,8 @@ class EXP3IX(KnownRange):
     """
 
     reference: ClassVar[str] = "Neu 2015"
+    page: ClassVar[str] = "algorithms/exp3.md"
+    summary = "losses in a known range; bounds with high probability"
 
     link = staticmethod(simplex.entropy_link)
 

@@ -66,6 +66,8 @@ class EXP3P(KnownHorizon):
 
     delta: float = 0.01
     reference: ClassVar[str] = "Auer et al. 2002"
+    page: ClassVar[str] = "algorithms/exp3.md"
+    summary = "losses in a known range; upper confidence bounds, fixed by the horizon"
 
     link = staticmethod(simplex.entropy_link)
 

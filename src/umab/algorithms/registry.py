@@ -1,10 +1,10 @@
 """The policies by name.
 
 A name is that of a registered policy, ``umab-g-a``, or of a wrapper around another name, ``centred(umab-g-a)``.
-Parameters follow a colon: ``umab-g-a:rate=4,initial_scale=2``; those of the policy inside a wrapper stand inside the
-brackets, ``centred(umab-s:rate=2)``, those of the wrapper itself behind them. Other packages register theirs through
-the entry points of the group ``umab.policies``. Where a person writes a name, in a command, an experiment or a sweep, it
-may also say where a class is: ``package.module:Class``, with parameters behind a second colon.
+Parameters follow a colon: ``umab-g-a:rate=4,initial_scale=2``. Those of the policy inside a wrapper stand inside the
+brackets, ``centred(umab-s:rate=2)``, or behind them with those of the wrapper itself. Other packages register their
+policies through the entry points of the group ``umab.policies``. Where a person writes a name, in a command, an
+experiment or a sweep, it may also say where a class is: ``package.module:Class``, with parameters behind a second colon.
 """
 
 from __future__ import annotations
@@ -83,7 +83,13 @@ _POLICIES: dict[str, Policy] = {
     "solo-ftrl": SOLOFTRL(),
     "uniform": Uniform(),
 }
-_met_entry_points: set[str] = set()
+_entry_points_loaded = False
+
+
+def registered() -> dict[str, Policy]:
+    """Return the registered policies by name, with the parameters that the name alone stands for."""
+    _load_entry_points()
+    return dict(_POLICIES)
 
 
 def policies() -> dict[str, str]:
@@ -95,8 +101,7 @@ def policies() -> dict[str, str]:
     >>> umab.policies()["uniform"]
     'every arm with the same probability; learns nothing'
     """
-    _load_entry_points()
-    return {name: prototype.summary for name, prototype in _POLICIES.items()}
+    return {name: prototype.summary for name, prototype in registered().items()}
 
 
 def policy(text: str, *, allow_import: bool = False) -> Policy:
@@ -126,12 +131,11 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     if inner is None:
         if isinstance(found, type):
             raise ValueError(f"{name} is a wrapper and needs a policy inside, as in {name}(umab-s), but got {text!r}")
-        return found.with_parameters(**_read_all(found, name, parameters, text))
+        return with_texts(found, _texts(parameters, text), text)
     inside = policy(inner, allow_import=allow_import)
     if not isinstance(found, type):
         raise ValueError(f"{name} takes no policy inside, but got {text!r}")
-    bare = found(inside)
-    return dataclasses.replace(bare, **_read_all(bare, name, parameters, text))
+    return with_texts(found(inside), _texts(parameters, text), text)
 
 
 def register(name: str, policy: Policy | type[Wrapper]) -> None:
@@ -157,6 +161,11 @@ def register(name: str, policy: Policy | type[Wrapper]) -> None:
     if before is not None and (name in other or _origin(before) != _origin(policy)):
         raise ValueError(f"a policy's name must be new, but {name!r} stands for {before!r}")
     known[name] = policy
+
+
+def policy_as_written(text: str) -> Policy:
+    """Return the policy of a name that a person wrote, in a command or a file of theirs; it may be a module:Class."""
+    return policy(text, allow_import=True)
 
 
 def as_policy(given: Any) -> Policy:
@@ -220,8 +229,11 @@ def from_description(about: Any) -> Policy:
 def parsed(text: str) -> tuple[str, str | None, dict[str, Any]]:
     """Return the registered name in a text, the policy inside brackets, and the parameters that are given, by name."""
     name, inner, parameters = _split(text)
-    found = _found(name, text, False)
-    return name, inner, {} if isinstance(found, type) else _read_all(found, name, parameters, text)
+    found, given = _found(name, text, False), _texts(parameters, text)
+    if isinstance(found, type) or not given:
+        return name, inner, {}
+    read = with_texts(found, given, text).parameters()
+    return name, inner, {key: read[key] for key in given}
 
 
 def _own_parameters(policy: Policy) -> dict[str, Any]:
@@ -248,7 +260,8 @@ def _nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
 
 def _place_of(kind: type[Policy]) -> str:
     """Return where a class is, if it can be imported from there in another process; else what it is called."""
-    importable = kind.__module__ != "__main__" and "<" not in kind.__qualname__
+    spec = getattr(sys.modules.get(kind.__module__), "__spec__", None)
+    importable = spec is not None and kind.__module__ != "__main__" and "<" not in kind.__qualname__
     return f"{kind.__module__}:{kind.__qualname__}" if importable else kind.__name__
 
 
@@ -260,8 +273,8 @@ def _origin(policy: Any) -> tuple[str, str]:
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
     """Return the name in a text, the policy inside brackets, and the parameters behind; None for what is not there."""
-    matched = re.match(r"[^:()]*(:[A-Za-z_][\w.]*(?=$|[(:]))?", text)
-    name = matched[0] if matched else ""
+    place = re.match(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=$|[(:])", text)
+    name = place[0] if place and text.partition(":")[0] not in _POLICIES else re.split(r"[:(]", text, maxsplit=1)[0]
     rest, inner = text[len(name) :], None
     if rest.startswith("("):
         depth = 0
@@ -289,8 +302,8 @@ def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Wrapper]:
         if allow_import:
             return _imported(name)
         raise ValueError(
-            f"a policy must be registered, but got {text!r}, which is the place of a class; import the class and pass a "
-            "policy of it, or register it with umab.register or an entry point of the group umab.policies"
+            f"a policy must be registered, but got {text!r}, which is the place of a class; import the class and pass "
+            "a policy of it, or register it with umab.register or an entry point of the group umab.policies"
         )
     names = ["recommended", *_POLICIES, *(f"{wrapper}(...)" for wrapper in _WRAPPERS)]
     close = difflib.get_close_matches(str(name).lower(), names, n=1)
@@ -325,10 +338,11 @@ def _as_registered(found: Any, where: str) -> Policy | type[Wrapper]:
 
 def _load_entry_points() -> None:
     """Register what other packages offer. One that fails is left out with a warning; the others are not its fault."""
+    global _entry_points_loaded
+    if _entry_points_loaded:
+        return
+    _entry_points_loaded = True  # before they are loaded: what they import may ask for a policy
     for point in metadata.entry_points(group=ENTRY_POINTS):
-        if point.name in _met_entry_points:
-            continue
-        _met_entry_points.add(point.name)
         try:
             register(point.name, _as_registered(point.load(), f"the entry point {point.name!r}"))
         except Exception as error:
@@ -341,21 +355,34 @@ def _write(value: Any) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def _read_all(prototype: Policy, name: str, parameters: str | None, text: str) -> dict[str, Any]:
-    """Return the values of parameters, ``key=value,key=value``, by the types that the policy declares."""
-    values: dict[str, Any] = {}
+def with_texts(policy: Policy, values: Mapping[str, str], text: str) -> Policy:
+    """Return a policy with parameters that are given as texts, by the types that it declares.
+
+    Those that a wrapper does not have are for the policy inside. `text` is what a refusal shows.
+    """
+    own = {key: value for key, value in values.items() if key in _own_parameters(policy)}
+    others = {key: value for key, value in values.items() if key not in own}
+    if others and not isinstance(policy, Wrapper):
+        known, key = policy.parameters(), next(iter(others))
+        takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+        raise ValueError(f"{_nearest(policy)[0]} {takes}, but got {key!r} in {text!r}")
+    hints = get_type_hints(type(policy))
+    read: dict[str, Any] = {key: _read(hints[key], key, value, text) for key, value in own.items()}
+    if others and isinstance(policy, Wrapper):
+        read["policy"] = with_texts(policy.policy, others, text)
+    return dataclasses.replace(policy, **read)
+
+
+def _texts(parameters: str | None, text: str) -> dict[str, str]:
+    """Return parameters, ``key=value,key=value``, by name."""
+    values: dict[str, str] = {}
     for part in [] if parameters is None else parameters.split(","):
         key, equals, value = part.partition("=")
         if not (key and equals and value):
             raise ValueError(f"parameters must have the form key=value,key=value, but got {parameters!r} in {text!r}")
         if key in values:
             raise ValueError(f"a parameter must be given once, but {key!r} is there twice in {text!r}")
-        known = _own_parameters(prototype)
-        if key not in known:
-            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-            where = "; those of the policy inside stand in the brackets" if isinstance(prototype, Wrapper) else ""
-            raise ValueError(f"{name} {takes}{where}, but got {key!r} in {text!r}")
-        values[key] = _read(get_type_hints(type(prototype))[key], key, value, text)
+        values[key] = value
     return values
 
 

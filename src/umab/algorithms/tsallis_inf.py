@@ -46,6 +46,8 @@ class TsallisINF(KnownRange):
     """
 
     reference: ClassVar[str] = "Zimmert & Seldin 2021"
+    page: ClassVar[str] = "algorithms/tsallis-inf.md"
+    summary = "losses in a known range; optimal for adversarial and stochastic losses"
 
     link = staticmethod(tsallis_link)
 

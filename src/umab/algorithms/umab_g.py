@@ -1,8 +1,9 @@
 """UMAB-G and UMAB-G-A, for losses of unknown size and any sign."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from umab import checks, simplex
 from umab.algorithms.base import Policy
@@ -113,6 +114,8 @@ class UMABG(Policy):
         )
 
     reference: ClassVar[str] = "Chen & Zhang 2023, Algorithms 2 and 3"
+    theorem: ClassVar[str] = "Theorem 2"
+    page: ClassVar[str] = "algorithms/umab-g.md"
 
     @property
     def guarantee(self) -> str:
@@ -121,6 +124,45 @@ class UMABG(Policy):
             "fixed": "√(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ √(nT)",
             "adaptive": "√(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) √(n Σ‖ℓ_t‖∞)",
         }.get(self.exploration, "")
+
+    @property
+    def rate_in_norms(self) -> str:  # type: ignore[override]
+        """Theorem 2, in other words."""
+        return {
+            "fixed": "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)",
+            "adaptive": "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
+        }.get(self.exploration, "")
+
+    @property
+    def published(self) -> bool:  # type: ignore[override]
+        """The fixed and the adaptive exploration are."""
+        return self.exploration in ("fixed", "adaptive")
+
+    @property
+    def also_compared(self) -> tuple[Mapping[str, Any], ...]:  # type: ignore[override]
+        """With the learning rate of the paper's figures."""
+        return ({"rate": 4.0},) if self.published else ()
+
+    @property
+    def summary(self) -> str:
+        """Say how it explores."""
+        return {
+            "fixed": "losses of any size and sign; exploration fixed by the horizon",
+            "adaptive": "losses of any size and sign; exploration adapts to what it costs",
+            "anytime": "losses of any size and sign; exploration falls with time",
+            "none": "UMAB-G without its extra exploration, for study",
+            "maintext": "UMAB-G-A as its main text prints it, for study: linear regret",
+        }[self.exploration]
+
+    @property
+    def colour(self) -> str:  # type: ignore[override]
+        """Orange for the published forms, and for the one beside them."""
+        return {"fixed": "#e69f00", "none": "#000000", "maintext": ""}.get(self.exploration, "#d55e00")
+
+    @property
+    def dash(self) -> tuple[int, ...]:  # type: ignore[override]
+        """A solid line for the adaptive form."""
+        return {"fixed": (7, 2), "none": (2, 2), "anytime": (9, 2, 2, 2)}.get(self.exploration, ())
 
     @property
     def for_study(self) -> bool:
@@ -159,9 +201,7 @@ class UMABG(Policy):
 
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return the parameters, with a code for the exploration."""
-        return Parameters(
-            rate=self.rate, exploration=_CODES[self.exploration], horizon=float(self.horizon or 0)
-        )
+        return Parameters(rate=self.rate, exploration=_CODES[self.exploration], horizon=float(self.horizon or 0))
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and ρ, but not the ρ of the main text, which may grow."""

@@ -72,12 +72,12 @@ class Wrapper(Policy):
         return Inside(self.policy.parameters_for(n_arms))
 
     @property
-    def update(self) -> Any:  # type: ignore[override]  # it depends on the policy inside
+    def update(self) -> Any:
         """The update around that of the policy inside."""
         return _around(type(self).around, self.policy.update)
 
     @property
-    def selected(self) -> Any:  # type: ignore[override]
+    def selected(self) -> Any:
         """What the policy inside notes when an arm is drawn."""
         return _selected(type(self.init(1)), self.policy.selected)
 
@@ -86,7 +86,7 @@ class Wrapper(Policy):
         return self.policy.ticket(n_arms)
 
     @property
-    def remember(self) -> Any:  # type: ignore[override]
+    def remember(self) -> Any:
         """What the policy inside remembers about a draw."""
         return _remember(self.policy.remember)
 
@@ -176,7 +176,7 @@ def _around(around: Callable[..., Any], inner_update: Any) -> Any:
 
 
 @functools.cache
-def _selected(state_type: type[Any], inner_selected: Any) -> Any:
+def _selected(state_type: Any, inner_selected: Any) -> Any:
     """Return a function that hands the state inside to `inner_selected` and keeps all else.
 
     It is written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from umab.algorithms.registry import policy, recommended
+from umab.algorithms.registry import policy_as_written, recommended, registered
 from umab.cli.options import Commands, add_table_options, command, read_table, whole_from
 from umab.cli.reports import need_report
 from umab.cli.texts import as_table
@@ -76,12 +76,13 @@ def add(commands: Commands) -> None:
 def certify(options: argparse.Namespace) -> int:
     """Check the statements of the proofs, or search for worst cases; return 1 if one that should hold is violated."""
     need_report()
+    from umab.engine.simulate import takes
     from umab.theory import certificates, worst_cases
     from umab.theory.trajectory import refusal
 
     for name in options.policy or []:
-        if not certificates.certifiable(policy(name)):
-            raise TypeError(refusal(policy(name)))
+        if why := refusal(policy_as_written(name)):
+            raise TypeError(why)
     if options.search:
         cases = []
         for case in worst_cases.find(options.policy or worst_cases.SEARCHED, seed=options.seed):
@@ -99,10 +100,13 @@ def certify(options: argparse.Namespace) -> int:
     losses = read_table(options)
     names = options.policy or [
         name
-        for name in (recommended().name, "umab-nn", "umab-g", "umab-g-a")
-        if not policy(name).refusal(float(losses.table.min()), "")
+        for name, each in registered().items()
+        if each.theorem and (each.published or each == recommended()) and takes(each, losses)
     ]
-    every = {name: certificates.certify(name, losses, n_trials=options.trials, seed=options.seed) for name in names}
+    every = {
+        name: certificates.certify(policy_as_written(name), losses, n_trials=options.trials, seed=options.seed)
+        for name in names
+    }
     for name, rows in every.items():
         print(f"{name}\n{as_table(certificates.as_rows(rows), line=True)}\n")
     print(f"Violated means: by more than {certificates.TOLERANCE:g} of the numbers that were added up.")
@@ -121,7 +125,7 @@ def show_scaling(options: argparse.Namespace) -> None:
     for over in options.over:
         found = [
             scaling(
-                name,
+                policy_as_written(name),
                 over=over,
                 family=options.family,
                 n_tables=options.tables,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dis
 import functools
 import hashlib
-import inspect
 import math
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType

@@ -175,6 +175,11 @@ class Layout(NamedTuple):
         return buffer[..., start : start + n_arms]
 
 
+def blank_ticket(policy: Policy, layout: Layout, n_arms: int) -> Buffer:
+    """Return a ticket to be filled in; an empty array if the policy has none."""
+    return np.empty(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(n_arms))
+
+
 def layout_of(policy: Policy) -> Layout:
     """Return the layout of the arrays of `policy`."""
     parameters = Record.of(policy.parameters_for(1), "parameters")

@@ -20,7 +20,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
 from umab.engine.compiled import compiler_version, delayed_simulation_kernel, simulation_kernel
 from umab.engine.delays import Delays
-from umab.engine.layout import Layout, check_distribution, layout_of
+from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.losses import Losses, Table
 from umab.progress import Progress
@@ -260,8 +260,7 @@ def _run_block(
         late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
         n_open = int(late.max()) + 1
         chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 4, n_open), -1)
-    blank = np.empty(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(work.losses.n_arms))
-    rooms = np.tile(blank, (len(streams), n_open, 1))
+    rooms = np.tile(blank_ticket(policy, layout, work.losses.n_arms), (len(streams), n_open, 1))
     for piece in pieces(n_rounds):
         if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umab import checks
-from umab.algorithms.registry import policy as policy_of
-from umab.algorithms.registry import recommended
+from umab.algorithms.registry import policy_as_written as policy_of
+from umab.algorithms.registry import recommended, registered
 from umab.datasets.suite_tables import Entry, Half, entries
 from umab.engine.simulate import simulate, takes
 from umab.experiments.runner import Summary
@@ -28,20 +28,6 @@ from umab.progress import Progress
 
 RECOMMENDED = recommended().name
 AT_RANDOM = "uniform"
-COMPETITORS = (
-    "umab-g",
-    "umab-g-a",
-    "umab-g:rate=4",
-    "umab-g-a:rate=4",
-    "sf-mab",
-    "sf-mab-a",
-    "ahb",
-    "banker-omd",
-    "scb",
-    "scb-ix",
-    "umab-nn",
-)
-"""The published policies that need no range; umab-nn runs where no loss is negative."""
 
 ABLATIONS = {
     "centring": "umab-s",
@@ -64,6 +50,15 @@ MEAN_WANTED, WORST_WANTED = 0.75, 2.0
 _RESAMPLED = 1000
 
 Array = npt.NDArray[np.float64]
+
+
+def competitors() -> tuple[str, ...]:
+    """Return the published policies that need no range; some run only where no loss is negative."""
+    published = [
+        each for each in registered().values() if each.published and not each.needs_range and not each.full_information
+    ]
+    others = [each.with_parameters(**values) for each in published for values in each.also_compared]
+    return tuple(each.name for each in (*published, *others))
 
 
 class Estimate(NamedTuple):
@@ -148,7 +143,7 @@ class Standings:
     @cached_property
     def best_competitor(self) -> str | None:
         """The competitor with the smallest geometric mean, of those that take all tables; None if none was run."""
-        ran = [name for name in COMPETITORS if name in self.policies]
+        ran = [name for name in competitors() if name in self.policies]
         means = {name: self.mean(name).value for name in ran}
         whole = [name for name in ran if not math.isnan(means[name])]
         return min(whole, key=means.__getitem__) if whole else None
@@ -178,7 +173,7 @@ class Standings:
     def _to_best(self, name: str, relative: Array) -> Array:
         """Return the same for these relative regrets, whose last axis is that of policies."""
         (column,) = self.columns([name])
-        others = self.columns(each for each in COMPETITORS if each != name)
+        others = self.columns(each for each in competitors() if each != name)
         best = np.nanmin(relative[..., others], axis=-1) if others else np.nan
         return np.asarray(relative[..., column] / best)
 
@@ -230,7 +225,7 @@ def contest(
         The `seed` and the `real` of `umab.datasets.suite`.
     """
     more = tuple(ABLATIONS.values()) if ablations else ()
-    names = tuple(dict.fromkeys((RECOMMENDED, *COMPETITORS, AT_RANDOM, *more, *policies)))
+    names = tuple(dict.fromkeys((RECOMMENDED, *competitors(), AT_RANDOM, *more, *policies)))
     for name in names:
         which = policy_of(name)  # refuses what is not one
         if which.full_information or which.needs_range:
@@ -260,7 +255,7 @@ def _play(
 
     def final(policies: list[str], expected: bool) -> list[Array]:
         results = simulate(
-            policies,
+            [policy_of(name) for name in policies],
             losses,
             n_trials=n_trials,
             seed=seed,

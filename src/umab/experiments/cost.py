@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import policy_as_written as policy_of
 from umab.engine.simulate import simulate
 from umab.experiments.parts import POINTS, as_part, rounds_of
 from umab.experiments.sweep import Cell, Sweep, base_name

@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from umab import checks
-from umab.algorithms.registry import policies as registered
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.base import Policy
+from umab.algorithms.registry import policy_as_written as policy_of
+from umab.algorithms.registry import registered
 from umab.engine.simulate import takes
 from umab.experiments import reading
 from umab.experiments.claims import Claim
@@ -64,7 +65,7 @@ class Setting:
         drawn: dict[str, tuple[str, Role]] = {name: (text, "main") for name, text in self.policies.items()}
         extra: Iterable[str] = self.extra
         if self.extra == "scale-free":
-            extra = (name for name in _taking(losses) if policy_of(name).scale_free)
+            extra = (name for name, policy in _taking(losses).items() if policy.scale_free)
         drawn |= {text: (text, "extra") for text in extra if text not in drawn}
         return drawn
 
@@ -131,14 +132,17 @@ def paper() -> dict[str, Experiment]:
 def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> Experiment:
     """Return the experiment that runs all policies on a table of losses, or those of `texts`.
 
-    Left out are those that must know a range, and those that are for study. The two forms of UMAB-G run with the
-    learning rate of the paper's figures too.
+    Left out are those that must know a range, and those that are for study. A policy also runs with the other
+    parameters with which it is compared: UMAB-G with the learning rate of the paper's figures.
     """
     if texts is None:
-        bandits = [name for name in _taking(losses) if not policy_of(name).full_information]
-        faster = [f"{name}:rate=4" for name in ("umab-g", "umab-g-a") if name in bandits]
-        extra = tuple(name for name in _taking(losses) if policy_of(name).full_information)
-        policies = _policies(bandits + faster, {})
+        taking = _taking(losses)
+        bandits = {name: policy for name, policy in taking.items() if not policy.full_information}
+        others = [
+            policy.with_parameters(**values).name for policy in bandits.values() for values in policy.also_compared
+        ]
+        extra = tuple(name for name in taking if name not in bandits)
+        policies = _policies([*bandits, *others], {})
     else:
         policies, extra = _policies(list(texts), {}), ()
     setting = Setting(name="main", data={"file": losses.source}, policies=policies, extra=extra)
@@ -202,10 +206,10 @@ def _policies(texts: Any, parameters: Any) -> dict[str, str]:
     return named
 
 
-def _taking(losses: Losses) -> list[str]:
-    """Return the names of the policies that take these losses without having been told a range."""
-    return [
-        name
-        for name, policy in ((name, policy_of(name)) for name in registered())
+def _taking(losses: Losses) -> dict[str, Policy]:
+    """Return the policies that take these losses without having been told a range, by name."""
+    return {
+        name: policy
+        for name, policy in registered().items()
         if not policy.for_study and not policy.needs_range and takes(policy, losses)
-    ]
+    }

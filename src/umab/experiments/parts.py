@@ -25,12 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import policy_as_written as policy_of
+from umab.algorithms.wrapper import flat_parameters
+from umab.display import spread_out
 from umab.engine.simulate import simulate, versions
-from umab.experiments.sweep import FORMAT, Cell, Grid, Table, base_name, parameters
+from umab.experiments.sweep import FORMAT, Cell, Grid, Table, base_name
 from umab.files import write_atomically
 from umab.losses import Losses
-from umab.plotting import spread_out
 from umab.progress import Progress
 from umab.results import Result
 
@@ -138,7 +139,7 @@ def as_part(cell: Cell, result: Result) -> bytes:
         "id": (cell.id, polars.String),
         "policy": (base_name(cell.policy), polars.String),
         "name": (cell.policy, polars.String),
-        "parameters": (json.dumps(parameters(policy_of(cell.policy)), default=str), polars.String),
+        "parameters": (json.dumps(flat_parameters(policy_of(cell.policy)), default=str), polars.String),
         "data": (cell.table.label, polars.String),
         "sha256": (cell.table.digest, polars.String),
         "n_rounds": (cell.table.n_rounds, polars.Int64),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from umab import checks
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import policy_as_written as policy_of
 from umab.engine.simulate import Keep, check_range, simulate
 from umab.experiments.claims import Claim, Evidence, Regrets, Verdict, judge, together
 from umab.experiments.experiment import Experiment, Role, Setting

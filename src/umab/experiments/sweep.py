@@ -36,9 +36,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from umab import checks
-from umab.algorithms.base import Policy
-from umab.algorithms.centred import Centred
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import policy_as_written as policy_of
+from umab.algorithms.registry import with_texts
 from umab.datasets.suite_tables import Half, entries
 from umab.engine.simulate import takes, versions
 from umab.experiments import reading
@@ -234,15 +233,10 @@ def base_name(policy: str) -> str:
     Examples
     --------
     >>> from umab.experiments.sweep import base_name
-    >>> base_name("centred(umab-s:rate=2)"), base_name("umab-g-a:rate=4")
-    ('centred(umab-s)', 'umab-g-a')
+    >>> base_name("centred(umab-s:rate=2)"), base_name("umab-g-a:rate=4"), base_name("package.module:Class:rate=4")
+    ('centred(umab-s)', 'umab-g-a', 'package.module:Class')
     """
-    return re.sub(r":[^)]*", "", policy)
-
-
-def parameters(policy: Policy) -> dict[str, Any]:
-    """Return the parameters of a policy, for a centred one those of what is centred."""
-    return parameters(policy.policy) if isinstance(policy, Centred) else policy.parameters()
+    return re.sub(r":\w+=[^()]*", "", policy)
 
 
 def _numbers(key: str, values: Any) -> tuple[int, ...]:
@@ -308,7 +302,7 @@ def _entries(policies: Any, grid: Any) -> tuple[Entry, ...]:
 
 def _entry(name: str, own: Mapping[str, Any]) -> Entry:
     plain = policy_of(name).name  # refuses what is not one, and knows what 'recommended' is
-    if ":" in name:
+    if "=" in name:
         raise ValueError(f"parameters must stand in the table of a grid, not in its name, but got {name!r}")
     for key, value in own.items():
         for one in value if isinstance(value, list) else [value]:
@@ -338,9 +332,5 @@ def _is_complete(plain: str, fixed: Mapping[str, Any]) -> bool:
 
 
 def _with_parameters(plain: str, values: Mapping[str, Any]) -> str:
-    """Return the name of a policy with parameters; those of a centred policy stand inside its brackets."""
-    if not values:
-        return policy_of(plain).name
-    inner = plain.rstrip(")")
-    told = ",".join(f"{key}={value}" for key, value in values.items())
-    return policy_of(f"{inner}:{told}{plain[len(inner) :]}").name
+    """Return the name of a policy with parameters; those that a wrapper does not know go to the policy inside."""
+    return with_texts(policy_of(plain), {key: str(value) for key, value in values.items()}, plain).name

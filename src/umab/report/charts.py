@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from umab.display import spread_out
 from umab.experiments.contest import RECOMMENDED, Standings
 from umab.experiments.pooled import Pooled
 from umab.experiments.runner import Outcome
-from umab.plotting import CONFIG, POINTS, band, curve, curve_chart, plain, scales, spread_out, styles_of
+from umab.plotting import CONFIG, POINTS, Style, band, curve, curve_chart, plain, scales, styles_of
 from umab.theory.scaling import LEVEL, Scaling
 
 _PHASES = 10
@@ -65,7 +66,13 @@ class Total(NamedTuple):
 
 
 def totals_chart(
-    totals: Mapping[str, Total], title: str, *, unit: str, scale: str = "linear", situations: Sequence[str] = ()
+    totals: Mapping[str, Total],
+    title: str,
+    *,
+    unit: str,
+    styles: Mapping[str, Style],
+    scale: str = "linear",
+    situations: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the chart of what was spent up to each round, for a file.
 
@@ -77,6 +84,8 @@ def totals_chart(
         What was paid for.
     unit
         What the losses are counted in.
+    styles
+        How their curves are drawn, by what their names begin with.
     scale
         That of the losses: "linear", "log" or "symlog".
     situations
@@ -93,7 +102,7 @@ def totals_chart(
         }
         for name, total in totals.items()
     ]
-    spec = curve_chart(values, n_rounds, title)
+    spec = curve_chart(values, n_rounds, title, styles)
     y: dict[str, Any] = {"title": f"total loss, {unit}", "scale": {"type": scale}}
     if scale == "log":
         y = {**y, **_decades(totals.values())}

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from umab.algorithms.registry import policy, recommended
+from umab.display import spread_out
 from umab.experiments.experiment import Experiment, Setting, paper
 from umab.experiments.pooled import Pooled
 from umab.experiments.runner import Summary
 from umab.files import write_atomically
-from umab.plotting import Chart, spread_out
+from umab.plotting import Chart
 from umab.report import words
 from umab.report.charts import pooled_chart
 from umab.report.folder import figure_name, file_name

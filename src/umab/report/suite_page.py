@@ -14,7 +14,6 @@ from umab.engine.simulate import versions
 from umab.experiments.contest import (
     ABLATIONS,
     AT_RANDOM,
-    COMPETITORS,
     FLOOR,
     MEAN_WANTED,
     RECOMMENDED,
@@ -23,6 +22,7 @@ from umab.experiments.contest import (
     Estimate,
     Played,
     Standings,
+    competitors,
 )
 from umab.experiments.runner import Summary
 from umab.files import write_atomically
@@ -146,7 +146,7 @@ def table_rows(standings: Standings) -> list[tuple[str, ...]]:
     multiples = standings.to_best(RECOMMENDED)
     for at, table in enumerate(standings.scored):
         summaries = {name: Summary.of(regrets) for name, regrets in table.regrets.items()}
-        rivals = [name for name in COMPETITORS if name in summaries]
+        rivals = [name for name in competitors() if name in summaries]
         best = min(rivals, key=lambda name: summaries[name].mean) if rivals else ""
         rows.append(
             (

@@ -127,7 +127,7 @@ def theorem_rows() -> Iterator[TheoremRow]:
                 result = umab.simulate(name, losses, n_trials=200, expected=True, keep="summary", progress=False)
                 yield TheoremRow(name, table, float(result.mean[-1]), promised.printed, promised.repaired)
         small = [[1.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
-        exact = exact_regret(policy_of(name), small)  # type: ignore[arg-type]
+        exact = exact_regret(policy_of(name), small)
         yield TheoremRow(name, "6 × 2, all 64 sequences of arms", exact.regret, exact.printed, exact.repaired)
 
 

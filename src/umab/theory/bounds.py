@@ -13,12 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab.algorithms.ahb import AHB
 from umab.algorithms.base import Policy
-from umab.algorithms.centred import Centred
-from umab.algorithms.registry import as_policy
-from umab.algorithms.scb import SCB
-from umab.algorithms.sf_mab import SFMAB
+from umab.algorithms.registry import as_policy, registered
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
@@ -76,19 +72,12 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
     """
     which = as_policy(policy)
     table = Losses.of(losses)
-    core = core_of(which)
-    if isinstance(core, UMABS):
-        return _of_umab_s(which, core, table)
-    norms = Norms.of(table)
-    if isinstance(which, UMABNN):
-        return _of_umab_nn(norms)
-    if isinstance(which, UMABG):
-        return _of_umab_g(which, norms)
-    for kind, describe in _RATES.items():
-        if isinstance(which, kind):
-            formula, rate = describe(which, norms)
-            source = "a published rate" if which.name in _NOT_IN_TABLE_1 else "a rate, as in Table 1"
-            return _in_doubles(which.name, rate, formula, None, None, {}, f"{source}; no constants at hand")
+    if which.theorem:
+        return _OF_THEOREMS[which.theorem](which, table)
+    if which.rate_in_norms in _RATES:
+        rate = _RATES[which.rate_in_norms](Norms.of(table))
+        source = "a published rate in the norms of Table 1; no constants at hand"
+        return _in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
     return Bound(which.name, None, "", None, None, {}, "no bound in the norms of Table 1 is at hand")
 
 
@@ -108,12 +97,13 @@ def _in_doubles(
         )
 
 
-def _of_umab_nn(norms: Norms) -> Bound:
+def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
     """Theorem 1.
 
     ½√(nS) log T bounds the regulariser of the comparator, since Ψ(p†) ≤ n log T for the Ψ that is 0 at the uniform
     distribution; 3.5√n(√S + ℓ∞) bounds the stability; ℓ∞ is the gap between the comparator and the best arm.
     """
+    norms = Norms.of(losses)
     n, horizon = norms.n_arms, norms.n_rounds
     root = np.sqrt(n * norms.sum_of_squares)
     printed = (
@@ -126,15 +116,17 @@ def _of_umab_nn(norms: Norms) -> Bound:
         "stability": 3.5 * (root + np.sqrt(np.longdouble(n)) * norms.largest),
         "comparator": norms.largest,
     }
-    return _in_doubles("umab-nn", root, "√(n Σ‖ℓ_t‖²∞)", printed, sum(terms.values()), terms, "Theorem 1")
+    formula, source = policy.rate_in_norms, policy.theorem
+    return _in_doubles(policy.name, root, formula, printed, sum(terms.values()), terms, source)
 
 
-def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
+def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     """Theorem 2, with the constants of its proof in the appendix.
 
     The repaired one counts |C_{T+1}| ≤ max(|C_1|, ℓ⁻∞) where the text has a multiple of ℓ∞ only, and 2ℓ∞ for the gap
     between the comparator and the best arm. It needs a learning rate of at most 1/4: Lemma 3 does.
     """
+    norms = Norms.of(losses)
     n, horizon = norms.n_arms, norms.n_rounds
     adaptive = policy.exploration == "adaptive"
     if policy.exploration not in ("adaptive", "fixed") or policy.rate > 0.25:
@@ -143,7 +135,6 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
     scale = policy.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
-        formula = "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)"
         rate = norms.largest * root_of_sizes + root
         exploring = (
             2 * n * n * norms.largest + 2 * np.sqrt(1 + 4 * n * norms.sum_of_sizes) + 2 * norms.largest * root_of_sizes
@@ -151,7 +142,6 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
         least_chance = 2 * n * n + 3 * root_of_sizes
     else:
         rounds = policy.horizon or horizon
-        formula = "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
         rate = norms.most_negative * np.sqrt(np.longdouble(n * horizon)) + root
         # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), which need not be that of the table.
         exploring = 2 * root * np.sqrt(max(1.0, horizon / rounds))
@@ -176,7 +166,8 @@ def _of_umab_g(policy: UMABG, norms: Norms) -> Bound:
     }
     usual = scale == 1.0 and policy.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
-    return _in_doubles(policy.name, rate, formula, printed if usual else None, sum(terms.values()), terms, source)
+    formula, as_printed = policy.rate_in_norms, printed if usual else None
+    return _in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
 
 
 def growth(policy: UMABS, n_arms: int) -> Any:
@@ -189,7 +180,7 @@ def jumps(policy: UMABS, n_arms: int, rarest: Any) -> Any:
     return 2 * SHARE * np.longdouble(policy.rate) * n_arms + rarest
 
 
-def _of_umab_s(policy: Policy, core: UMABS, losses: Losses) -> Bound:
+def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
     """Theorem R of docs/recommended.md, with ‖ℓ_t‖∞ in the place of the loss seen.
 
     Centred losses are those of `Sizes.centred` from round 2 on. In round 1 the distribution is uniform and nothing is
@@ -197,7 +188,8 @@ def _of_umab_s(policy: Policy, core: UMABS, losses: Losses) -> Bound:
     """
     if why := refusal(policy):
         return Bound(policy.name, None, "", None, None, {}, f"Theorem R does not cover it: {why}")
-    is_centred = isinstance(policy, Centred)
+    core: UMABS = core_of(policy)
+    is_centred = policy is not core
     sizes = Sizes.centred(losses) if is_centred else Sizes.of(losses)
     n, horizon = losses.n_arms, losses.n_rounds
     floors = least_probability(n, np.arange(1, horizon + 1))
@@ -217,29 +209,29 @@ def _of_umab_s(policy: Policy, core: UMABS, losses: Losses) -> Bound:
     return _in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, "Theorem R of docs/recommended.md")
 
 
-def _of_sf_mab(policy: Any, norms: Norms) -> tuple[str, Any]:
-    second = np.sqrt(norms.n_arms * norms.sum_of_2_norms)
-    if policy.exploration == "adaptive":
-        first = norms.largest * np.sqrt(norms.n_arms * norms.sum_of_1_norms)
-        return "ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)", first + second
-    first = norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
-    return "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)", first + second
-
-
-def _of_worst_case(policy: Any, norms: Norms) -> tuple[str, Any]:
-    return "ℓ∞ √(nT)", norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
-
-
-_RATES: dict[type[Policy], Callable[[Any, Norms], tuple[str, Any]]] = {
-    SFMAB: _of_sf_mab,
-    AHB: _of_worst_case,
-    SCB: _of_worst_case,
+_OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
+    UMABNN.theorem: _of_umab_nn,
+    UMABG.theorem: _of_umab_g,
+    UMABS.theorem: _of_umab_s,
 }
 
-_NOT_IN_TABLE_1 = ("scb",)
 
-TABLE_1 = ("ahb", "sf-mab", "sf-mab-a", "scb", "umab-g", "umab-g-a", "umab-nn")
-"""The policies of the paper's Table 1 that need no range, and UMAB-NN and SCB, which it leaves out."""
+def _second_norms(norms: Norms) -> Any:
+    return np.sqrt(norms.n_arms * norms.sum_of_2_norms)
+
+
+def _worst_case(norms: Norms) -> Any:
+    return norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
+
+
+_RATES: dict[str, Callable[[Norms], Any]] = {
+    "ℓ∞ √(nT)": _worst_case,
+    "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)": lambda norms: _worst_case(norms) + _second_norms(norms),
+    "ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)": lambda norms: (
+        norms.largest * np.sqrt(norms.n_arms * norms.sum_of_1_norms) + _second_norms(norms)
+    ),
+}
+"""The rates that policies name as their `rate_in_norms`."""
 
 
 class Promised(NamedTuple):
@@ -253,6 +245,8 @@ class Promised(NamedTuple):
 def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]:
     """Return the paper's Table 1 evaluated on a table of losses, with the measured expected regret beside it.
 
+    Its rows are the policies that need no range and have a rate in its norms; UMAB-NN and SCB are not in the paper's.
+
     Parameters
     ----------
     losses
@@ -263,9 +257,10 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
         Of the trials.
     """
     table = Losses.of(losses)
-    names = [name for name in TABLE_1 if takes(as_policy(name), table)]
-    results = simulate(names, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
+    rows = [each for each in registered().values() if each.rate_in_norms and takes(each, table)]
+    rows.sort(key=lambda each: (bool(each.theorem), each.name))  # the paper's own last, as its Table 1 has them
+    results = simulate(rows, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
     return [
-        Promised(bound(name, table), float(result.mean[-1]), float(result.se[-1]))
-        for name, result in zip(names, results, strict=True)
+        Promised(bound(each, table), float(result.mean[-1]), float(result.se[-1]))
+        for each, result in zip(rows, results, strict=True)
     ]

@@ -11,8 +11,6 @@ import numpy as np
 
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import as_policy
-from umab.algorithms.umab_nn import UMABNN
-from umab.algorithms.umab_s import UMABS
 from umab.engine.simulate import simulate
 from umab.extras import extra
 from umab.losses import Losses
@@ -21,7 +19,7 @@ from umab.regret import mean_and_sd
 from umab.theory.bounds import bound
 from umab.theory.recommended import OF_UMAB_S
 from umab.theory.statements import STATEMENTS, Form, Sides, Statement, Steps
-from umab.theory.trajectory import core_of, follow, refusal
+from umab.theory.trajectory import OURS, follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S)
 """The statements of the paper, and those about UMAB-S."""
@@ -152,11 +150,11 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
 
     promised = bound(policy, losses)
     forms: tuple[tuple[Form, float | None], ...]
-    if isinstance(core_of(policy), UMABS):
-        name, where, forms = "Theorem R", "docs/recommended.md", (("as proved", promised.repaired),)
+    name = policy.theorem
+    if name == OURS:
+        where, forms = "docs/recommended.md", (("as proved", promised.repaired),)
     else:
-        name, where = "Theorem 1" if isinstance(policy, UMABNN) else "Theorem 2", "main text"
-        forms = ("as printed", promised.printed), ("as repaired", promised.repaired)
+        where, forms = "main text", (("as printed", promised.printed), ("as repaired", promised.repaired))
     mean, sd = mean_and_sd(regrets)
     margin = float(stdtrit(max(len(regrets) - 1, 1), SURE)) * sd / math.sqrt(len(regrets))
     for form, limit in forms:

@@ -13,15 +13,13 @@ import numpy as np
 from umab.algorithms.umab_s import UMABS
 from umab.theory.bounds import CLIPPED, KAPPA, REST, SHARE, growth, jumps
 from umab.theory.statements import Sides, Statement, Steps, only_where, plain, product, regret_of_ftrl
-from umab.theory.trajectory import PRECISION, Precise, core_of
+from umab.theory.trajectory import OURS, PRECISION, Precise, core_of
 
 _PAGE = "docs/recommended.md"
 
 
 def _core(steps: Steps) -> UMABS:
-    core = core_of(steps.of.policy)
-    if not isinstance(core, UMABS):
-        raise TypeError(f"the proof is about UMAB-S, but got {core.name}")
+    core: UMABS = core_of(steps.of.policy)
     return core
 
 
@@ -132,7 +130,7 @@ def _clipping(steps: Steps) -> Sides:
 
 
 OF_UMAB_S = tuple(
-    Statement(id, _PAGE, text, "as proved", says, (UMABS,))
+    Statement(id, _PAGE, text, "as proved", says, (OURS,))
     for id, text, says in (
         ("S1, floor", "ρ_t ≤ p'_{t,k} for every arm", _floor),
         ("S2, share", "p_{t,k} ≤ (4/3)p'_{t,k} for every arm", _share),

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.base import Policy
 from umab.engine.simulate import simulate
 from umab.losses import Losses
 from umab.theory.bounds import bound
 from umab.theory.certificates import Certified, check, judged
 from umab.theory.statements import Sides, Statement, Steps
-from umab.theory.trajectory import Proved, follow
+from umab.theory.trajectory import follow
 
 _SIZES = ((2, 1, 1), (2, 3, 3), (3, 2, 2), (2, 3, 40), (3, 4, 40))
 """Arms, blocks and rounds of the tables that are tried."""
@@ -41,7 +41,7 @@ class Found(NamedTuple):
     blocks: list[Block]
 
 
-def search(statement: Statement, policy: Proved, *, seed: int = 0) -> Found:
+def search(statement: Statement, policy: Policy, *, seed: int = 0) -> Found:
     """Look for the losses and arms that are worst for a statement, and return the smallest that are as bad.
 
     An evolution of tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
@@ -68,18 +68,18 @@ def search(statement: Statement, policy: Proved, *, seed: int = 0) -> Found:
     return Found(_certified(statement, policy, blocks), blocks)
 
 
-def replay(statement: Statement, policy: Proved, blocks: list[Block]) -> Sides:
+def replay(statement: Statement, policy: Policy, blocks: list[Block]) -> Sides:
     """Return the two sides of a statement on a case that was found."""
     table = np.repeat([block.losses for block in blocks], [block.rounds for block in blocks], axis=0)
     arms = np.repeat([block.arm for block in blocks], [block.rounds for block in blocks])
     return statement.says(Steps(follow(policy, table, arms[None])))
 
 
-def _certified(statement: Statement, policy: Proved, blocks: list[Block]) -> Certified:
+def _certified(statement: Statement, policy: Policy, blocks: list[Block]) -> Certified:
     return check(statement, replay(statement, policy, blocks))
 
 
-def _badness(statement: Statement, policy: Proved, losses: Numbers, arms: Whole, rounds: Whole) -> Numbers:
+def _badness(statement: Statement, policy: Policy, losses: Numbers, arms: Whole, rounds: Whole) -> Numbers:
     """Return the largest ratio of each run; a statement that says nothing of a run is not bad at all."""
     tables = np.array([np.repeat(row, length, axis=0) for row, length in zip(losses, rounds, strict=True)])
     drawn = np.array([np.repeat(row, length) for row, length in zip(arms, rounds, strict=True)])
@@ -87,10 +87,10 @@ def _badness(statement: Statement, policy: Proved, losses: Numbers, arms: Whole,
     return np.asarray(np.where(np.isnan(ratios), -np.inf, ratios).max(axis=1), dtype=np.float64)
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...], policy: Proved) -> Numbers:
+def _random(rng: np.random.Generator, shape: tuple[int, ...], policy: Policy) -> Numbers:
     """Return losses of many sizes; some are 0, and some negative if the policy takes such."""
     sizes = 10.0 ** rng.uniform(-3.0, 3.0, shape)
-    signs = rng.choice([1.0] if isinstance(policy, UMABNN) else [-1.0, 1.0], shape)
+    signs = rng.choice([1.0] if policy.loss_range[0] == 0.0 else [-1.0, 1.0], shape)
     return np.where(rng.random(shape) < 0.2, 0.0, signs * sizes)
 
 
@@ -100,7 +100,7 @@ def _lengths(rng: np.random.Generator, n_blocks: int, n_rounds: int) -> Whole:
     return np.asarray(1 + more, dtype=np.intp)
 
 
-def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whole, policy: Proved) -> None:
+def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whole, policy: Policy) -> None:
     """Change some numbers a little, some altogether, some arms, and some lengths; in place."""
     losses *= np.exp(rng.normal(scale=rng.choice([0.02, 0.3, 1.5], size=(len(losses), 1, 1)), size=losses.shape))
     anew = rng.random(losses.shape) < 0.05
@@ -114,7 +114,7 @@ def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whol
         rounds[run, shorter] -= moved
 
 
-def _shrink(statement: Statement, policy: Proved, worst: float, blocks: list[Block]) -> list[Block]:
+def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Block]) -> list[Block]:
     """Return a smaller case that is as bad: fewer blocks, fewer rounds, zeros, numbers of fewer digits."""
     violated = _certified(statement, policy, blocks).verdict == "violated"
 
@@ -155,7 +155,7 @@ class Exact(NamedTuple):
     repaired: float | None
 
 
-def exact_regret(policy: Proved, losses: Any) -> Exact:
+def exact_regret(policy: Policy, losses: Any) -> Exact:
     """Return the expected regret of a policy on a small table, summed over every sequence of arms, and its bounds.
 
     Examples

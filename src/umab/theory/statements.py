@@ -16,7 +16,7 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.theory.trajectory import Precise, Trajectory, core_of, log_barrier
+from umab.theory.trajectory import Precise, Trajectory, log_barrier
 
 Form = Literal["as printed", "as repaired", "as proved"]
 
@@ -39,13 +39,14 @@ class Statement(NamedTuple):
     text: str
     form: Form
     says: Callable[[Steps], Sides]
-    of: tuple[type[Policy], ...] = (UMABNN, UMABG)
+    of: tuple[str, ...] = (UMABNN.theorem, UMABG.theorem)
+    """The theorems in whose proofs it stands."""
     exploration: tuple[str, ...] = ()
     """For UMAB-G, the exploration rates that it is about; empty for all."""
 
     def is_about(self, policy: Policy) -> bool:
         """Whether it is a statement about this policy."""
-        if not isinstance(core_of(policy), self.of):
+        if policy.theorem not in self.of:
             return False
         return not (self.exploration and isinstance(policy, UMABG)) or policy.exploration in self.exploration
 
@@ -458,8 +459,8 @@ def _rate_falls(steps: Steps) -> Sides:
     return plain(inverse[:, :-1], inverse[:, 1:])
 
 
-_G = (UMABG,)
-_NN = (UMABNN,)
+_G = (UMABG.theorem,)
+_NN = (UMABNN.theorem,)
 
 STATEMENTS = (
     Statement(

@@ -8,22 +8,22 @@ mantissa on x86, so a rounding error is about 1e-19 of a number, and squares of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.algorithms.centred import Centred
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
+from umab.algorithms.wrapper import Wrapper, layers
 
 Precise = npt.NDArray[Any]
 """An array of long doubles, or of what is compared with them."""
 
-Proved: TypeAlias = UMABNN | UMABG | UMABS | Centred
-"""The policies that proofs are about; `refusal` says which of a kind."""
+OURS = UMABS.theorem
+"""The theorem of docs/recommended.md; the others are the paper's."""
 
 PRECISION = float(np.finfo(np.longdouble).eps)
 """The gap between 1 and the next long double."""
@@ -33,7 +33,7 @@ PRECISION = float(np.finfo(np.longdouble).eps)
 class Trajectory:
     """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what comes after the last."""
 
-    policy: Proved
+    policy: Policy
     losses: Precise
     """ℓ_t, runs × T × n; of a centred policy ℓ_t − b_t."""
     arms: npt.NDArray[np.intp]
@@ -113,31 +113,27 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     drawn = np.asarray(arms, dtype=np.intp)
     table = np.asarray(losses, dtype=np.longdouble)
     table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
-    if isinstance(policy, Centred):
+    if isinstance(policy, Wrapper):  # of the wrappers only Centred has a theorem
         return replace(follow(policy.policy, centred(table, drawn), drawn), policy=policy)
-    if isinstance(policy, UMABS):
-        return _of_umab_s(policy, table, drawn)
     ready: Any = policy.for_horizon(table.shape[1])
-    return _of_the_paper(ready, table, drawn)
-
-
-def core_of(policy: Policy) -> Policy:
-    """Return the UMAB-S that a centred policy has inside; any other policy as it is."""
-    inside = policy.policy if isinstance(policy, Centred) else policy
-    return inside if isinstance(inside, UMABS) else policy
+    return (_of_umab_s if policy.theorem == OURS else _of_the_paper)(ready, table, drawn)
 
 
 def refusal(policy: Policy) -> str:
     """Return why there are no proofs about a policy, or nothing if there are."""
-    core = core_of(policy)
-    if isinstance(core, UMABS) and core.for_study:
+    if policy.theorem == OURS and policy.for_study:
         return (
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
-    if not isinstance(core, (UMABNN, UMABG, UMABS)):
+    if not policy.theorem:
         return f"the statements are about UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got {policy.name}"
     return ""
+
+
+def core_of(policy: Policy) -> Any:
+    """Return the policy that a proof is about: the one inside all wrappers."""
+    return layers(policy)[-1]
 
 
 def centred(losses: Precise, arms: npt.NDArray[np.intp]) -> Precise:

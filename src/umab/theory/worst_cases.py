@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any, NamedTuple
 
-from umab.algorithms.registry import policy as policy_of
+from umab.algorithms.registry import policy_as_written as policy_of
 from umab.progress import Progress
 from umab.theory.certificates import EVERY, Certified, check
 from umab.theory.search import Block, replay, search
@@ -44,7 +44,7 @@ class WorstCase(NamedTuple):
     @property
     def certified(self) -> Certified:
         """What the case says of the statement, worked out anew."""
-        return check(self.statement, replay(self.statement, policy_of(self.policy), self.blocks))  # type: ignore[arg-type]
+        return check(self.statement, replay(self.statement, policy_of(self.policy), self.blocks))
 
     @property
     def losses(self) -> str:
@@ -71,7 +71,7 @@ def find(policies: Iterable[str] = SEARCHED, *, seed: int = 0, progress: bool | 
     wanted = [(name, each) for name in policies for each in EVERY if each.is_about(policy_of(name))]
     with Progress(len(wanted), "searching", progress, unit="statements") as bar:
         for name, statement in wanted:
-            case = WorstCase(name, statement, search(statement, policy_of(name), seed=seed).blocks)  # type: ignore[arg-type]
+            case = WorstCase(name, statement, search(statement, policy_of(name), seed=seed).blocks)
             by_hand = _BY_HAND.get(statement.id)
             if by_hand:
                 other = case._replace(blocks=by_hand)

@@ -1,0 +1,220 @@
+"""What the contract of policies can carry: tickets, rows, fixed vectors, parameters of each trial, wrappers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import umab
+from helpers import same_bits, state_of, without_times
+from toys import Capped, LastEight, ScaleAtDraw, TwoMinds
+from umab.algorithms import registry
+from umab.algorithms.base import Policy
+from umab.engine import compiled
+from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
+from umab.engine.interpreted import play
+from umab.engine.layout import layout_of
+from umab.testing import Array, check_policy
+
+TOYS: dict[str, Policy] = {
+    "ticket": ScaleAtDraw(),
+    "rows": LastEight(),
+    "fixed vector": TwoMinds(),
+    "wrapper with a parameter": Capped(umab.UMABG(rate=4.0), limit=0.5),
+    "wrapper around a ticket": Capped(ScaleAtDraw(rate=2.0)),
+    "wrapper around a note": Capped(umab.AHB()),
+    "wrapper around a wrapper": Capped(umab.recommended(), limit=2.0),
+    "wrapper around rows": umab.Centred(LastEight()),
+}
+each_toy = pytest.mark.parametrize("policy", TOYS.values(), ids=TOYS.keys())
+LOSSES = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, size=(120, 3)) * 3.0
+
+
+@each_toy
+def test_a_toy_keeps_the_contract_in_every_runtime(policy: Policy) -> None:
+    check_policy(policy)
+
+
+@each_toy
+@pytest.mark.parametrize("delays", [None, 0, 9, lambda random, n: random.integers(0, 30, n)])
+def test_simulate_and_plain_python_agree_bit_for_bit(policy: Policy, delays: object) -> None:
+    result = umab.simulate(policy, LOSSES, n_trials=3, seed=5, delays=delays)
+    for trial in range(3):
+        arms = [round.arm for round in play(policy, LOSSES, seed=5, trial=trial, delays=delays)]
+        assert arms == result.arms[trial].tolist()
+
+
+@each_toy
+def test_a_learner_with_late_feedback_that_is_saved_in_between_agrees_with_the_delayed_loop(policy: Policy) -> None:
+    learner = umab.Learner(policy, 3, seed=5)
+    waiting: list[tuple[umab.Choice, float]] = []
+    for t, round in enumerate(play(policy, LOSSES, seed=5, delays=4)):
+        choice = learner.select()
+        assert (choice.index, choice.probability) == (round.arm, round.probability)
+        waiting.append((choice, float(LOSSES[t, choice.index])))
+        if t >= 4:
+            learner.update(*waiting.pop(0))
+        if t % 25 == 7:
+            learner = umab.Learner.from_json(learner.to_json(), policy=policy)
+        if t % 25 == 17:
+            learner = pickle.loads(pickle.dumps(learner))
+        assert state_of(learner) == round.state
+    assert len(learner.outstanding) == 4
+
+
+def test_a_ticket_is_what_was_true_at_the_draw_and_travels_with_its_choice() -> None:
+    learner = umab.Learner(ScaleAtDraw(), ["a", "b"], seed=0)
+    early = learner.select()
+    learner.update("a", 50.0)  # the scale is 50 from here on
+    late = learner.select()
+    saved = json.loads(learner.to_json())
+    tickets = [each[7] for each in saved["outstanding"]]
+    assert [ticket["scale"] for ticket in tickets] == [1.0, 50.0]
+    assert tickets[0]["drawn_from"] == [0.5, 0.5] and tickets[0]["both"] == [[0.0, 0.5], [0.0, 0.5]]
+    twin = umab.Learner.from_json(learner.to_json(), policy=ScaleAtDraw())
+    before = state_of(learner).loss_sums[early.index]
+    for each in (learner, twin):
+        each.update(early, -10.0)  # in the scale of its draw that is −10, clipped to −1, over one half
+        assert state_of(each).loss_sums[early.index] == before - 2.0
+        each.update(late, 3.0)
+    assert without_times(learner) == without_times(twin)
+    assert learner.outstanding == ()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [None, {}, {"scale": 1.0}, {"scale": 1.0, "drawn_from": [0.5], "both": [[0.0, 0.5]]}],
+)
+def test_a_ticket_that_was_tampered_with_is_refused(damage: object) -> None:
+    learner = umab.Learner(ScaleAtDraw(), ["a", "b"], seed=0)
+    learner.select()
+    saved = json.loads(learner.to_json())
+    saved["outstanding"][0][7] = damage
+    with pytest.raises(ValueError, match=r"the ticket .* cannot be"):
+        umab.Learner.from_json(json.dumps(saved), policy=ScaleAtDraw())
+
+
+def test_among_and_labels_make_tickets_too() -> None:
+    learner = umab.Learner(ScaleAtDraw(), ["a", "b", "c"], seed=0)
+    choices = [learner.select(among=["a", "b"]) for _ in range(20)]
+    learner.update("c", 4.0)
+    for choice in choices:
+        learner.update(choice, 1.0)
+    learner.forget(learner.select())
+    assert learner.outstanding == () and state_of(learner).scale == 4.0
+
+
+def test_arms_come_and_go_while_tickets_and_rows_are_kept() -> None:
+    learner = umab.Learner(ScaleAtDraw(), ["a", "b"], seed=0)
+    choice = learner.select()
+    learner.add_arm("c")
+    learner.remove_arm("a" if choice.arm == "b" else "b")
+    (saved,) = json.loads(learner.to_json())["outstanding"]
+    assert saved[7]["drawn_from"] == [0.5, 0.0] and saved[7]["both"] == [[0.0, 0.5], [0.0, 0.0]]
+    learner.update(choice, 2.0)
+    assert state_of(learner).loss_sums[0] == 2.0  # 1, as the scale was 1, over one half
+
+    historian = umab.Learner(LastEight(), ["a", "b"], seed=0)
+    for t in range(10):
+        historian.update("a", float(t))
+    historian.add_arm("c")
+    historian.remove_arm("b")
+    state = state_of(historian)
+    assert state.latest == [[8.0, 9.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], [0.0] * 8]
+
+    minds = umab.Learner(TwoMinds(n_experts=5), ["a", "b"], seed=0)
+    minds.update("b", 1.0)
+    minds.add_arm("c")
+    assert state_of(minds).trust == [1.0, 0.5, 1.0, 1.0, 1.0]
+
+
+def test_the_number_of_experts_compiles_nothing_anew() -> None:
+    umab.simulate(TwoMinds(n_experts=2), LOSSES, n_trials=2)
+    known = len(compiled._kernels)
+    for n_experts in (1, 3, 50):
+        policy = TwoMinds(n_experts=n_experts)
+        result = umab.simulate(policy, LOSSES, n_trials=2, seed=1)
+        assert result.arms[0].tolist() == [round.arm for round in play(policy, LOSSES, seed=1)]
+    assert len(compiled._kernels) == known
+
+
+@pytest.mark.parametrize("delay", [None, 3])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        [umab.UMABG(rate=rate, initial_scale=scale) for rate in (0.25, 4.0) for scale in (0.1, 10.0)],
+        [umab.UMABG(rate=100.0), umab.UMABG(rate=100.0, exploration="anytime"), umab.UMABG(exploration="none")],
+        [umab.recommended(), umab.Centred(umab.UMABS(rate=1.0))],
+        [Capped(umab.UMABNN(), limit=limit) for limit in (0.5, 1.0, 2.0)],
+        [ScaleAtDraw(rate=rate) for rate in (0.1, 1.0, 3.0)],
+    ],
+)
+def test_a_grid_of_parameters_runs_in_one_compiled_call(grid: list[Policy], delay: int | None) -> None:
+    """Each trial of the call has its own parameters, and does what it does alone."""
+    table = np.ascontiguousarray(np.abs(LOSSES))
+    layout, n_rounds = layout_of(grid[0]), len(table)
+    uniforms = np.random.default_rng(8).random(n_rounds)
+
+    def run(policies: list[Policy]) -> Array:
+        n_trials, n_open = len(policies), 1 if delay is None else delay + 1
+        buffers = np.array([layout.start(policy, 3) for policy in policies])
+        blank = np.empty(0) if layout.ticket is None else layout.ticket.pack(policies[0].ticket(3))
+        arms, regret = np.zeros((n_trials, n_rounds), dtype=np.int32), np.zeros((n_trials, n_rounds))
+        common = (
+            buffers,
+            np.tile(blank, (n_trials, n_open, 1)),
+            np.tile(uniforms, (n_trials, 1)),
+            table,
+            table,
+            np.zeros(n_rounds),
+            False,
+            np.zeros(n_trials),
+            regret,
+            arms,
+        )
+        if delay is None:
+            simulation_kernel(policies[0])(*common)
+        else:
+            ring = np.zeros((n_trials, n_open)), np.full((n_trials, 4, n_open), -1)
+            delayed_simulation_kernel(policies[0])(*common, 0, np.full((n_trials, n_rounds), delay), *ring)
+        return np.column_stack([arms, layout.probabilities(buffers)])
+
+    together, alone = run(grid), np.concatenate([run([policy]) for policy in grid])
+    assert same_bits(together, alone)
+    assert len({row.tobytes() for row in together}) == len(grid)  # the parameters matter
+
+
+def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_WRAPPERS", dict(registry._WRAPPERS))
+    umab.register("capped", Capped)
+    named: tuple[tuple[Policy, str], ...] = (
+        (Capped(umab.UMABNN()), "capped(umab-nn)"),
+        (Capped(umab.UMABNN(), limit=2.5), "capped(umab-nn):limit=2.5"),
+        (Capped(umab.UMABG(rate=4.0), limit=3.0), "capped(umab-g-a:rate=4):limit=3"),
+        (Capped(umab.Centred(umab.UMABS(rate=2.0)), limit=3.0), "capped(centred(umab-s:rate=2)):limit=3"),
+        (umab.Centred(Capped(umab.UMABS())), "centred(capped(umab-s))"),
+    )
+    for policy, name in named:
+        assert policy.name == name and umab.policy(name) == policy
+        learner = umab.Learner(policy, 2, seed=0)
+        learner.update(learner.select(), 30.0)
+        assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
+    policy = umab.policy("capped(umab-g-a):limit=3,rate=4")  # a parameter that the wrapper has not is the inner one's
+    assert policy == Capped(umab.UMABG(rate=4.0), limit=3.0)
+    assert policy.parameters()["rate"] == 4.0 and policy.parameters()["policy"] == "umab-g-a:rate=4"
+    with pytest.raises(ValueError, match="limit must be a finite number above 0, but got limit=-1"):
+        umab.policy("capped(umab-s):limit=-1")
+    with pytest.raises(ValueError, match=r"a policy's name must be new, but 'capped' stands for"):
+        umab.register("capped", umab.Uniform())
+    with pytest.raises(ValueError, match="one arm per round, but got adahedge"):
+        Capped(umab.AdaHedge())
+
+
+def test_policies_without_tickets_have_no_room_for_them() -> None:
+    for name in umab.policies():
+        policy = umab.policy(name)
+        assert layout_of(policy).ticket is None
+        assert not layout_of(policy).state.sizes
