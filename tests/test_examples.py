@@ -177,9 +177,8 @@ def test_the_chart_shows_what_was_spent() -> None:
 def test_the_chart_of_logarithms_has_decades_and_one_without_phases_has_no_names() -> None:
     spent = np.linspace(1.0, 950.0, 100)
     mixed = ["x", "y"] * 50
-    spec = totals_chart(
-        {"the learner": Total(spent, spent, spent)}, "t", unit="s", styles={}, scale="log", situations=mixed
-    )
+    totals = {"the learner": Total(spent, spent, spent)}
+    spec = totals_chart(totals, "t", unit="s", styles={}, scale="log", situations=mixed)
     assert len(spec["layer"]) == 2
     for layer in spec["layer"]:
         assert layer["encoding"]["y"]["scale"]["domain"] == [10.0, 1000.0]

@@ -4,7 +4,7 @@ A name is that of a registered policy, ``umab-g-a``, or of a wrapper around anot
 Parameters follow a colon: ``umab-g-a:rate=4,initial_scale=2``. Those of the policy inside a wrapper stand inside the
 brackets, ``centred(umab-s:rate=2)``, or behind them with those of the wrapper itself. Other packages register their
 policies through the entry points of the group ``umab.policies``. Where a person writes a name, in a command, an
-experiment or a sweep, it may also say where a class is: ``package.module:Class``, with parameters behind a second colon.
+experiment or a sweep, it may also say where a class is: ``package.module:Class``, and parameters after another colon.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class Wrapper(Policy):
     @property
     def selected(self) -> Any:
         """What the policy inside notes when an arm is drawn."""
-        return _selected(type(self.init(1)), self.policy.selected)
+        state_type: Any = type(self.init(1))
+        return _selected(state_type, self.policy.selected)
 
     def ticket(self, n_arms: int) -> Any:
         """Return a blank ticket of the policy inside."""

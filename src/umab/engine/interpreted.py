@@ -67,7 +67,7 @@ def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, de
 
 
 def select(policy: Policy, parameters: Any, state: Any, arm: int) -> tuple[Any, tuple[Any, ...]]:
-    """Return the state after `arm` was drawn, and the ticket of the draw in a tuple, which is empty if there is none."""
+    """Return the state after `arm` was drawn, and a tuple with the ticket of the draw, empty if there is none."""
     blank = policy.ticket(len(state.probabilities))
     ticket = () if blank is None else (policy.remember(parameters, state, arm, blank),)
     return policy.selected(parameters, state, arm), ticket
