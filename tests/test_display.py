@@ -38,7 +38,7 @@ def test_a_result_shows_its_curve_and_what_it_came_to() -> None:
     result = umab.simulate("uniform", losses, n_trials=20)
     root = parsed(result._repr_html_())
     assert f"uniform|: {str(result)[len('Result(uniform: ') : -1]}" in words(root)
-    assert "mean regret over 500 rounds, band of one standard deviation" in words(root)
+    assert "mean sampled regret over 500 rounds, band of one standard deviation" in words(root)
     line, band = points(root, "polyline"), points(root, "polygon")
     assert len(line) == 160 and len(band) == 320
     assert (np.diff(line[:, 0]) > 0).all() and line[-1, 1] < line[0, 1]  # regret grows, and up is less in SVG
@@ -68,7 +68,7 @@ def test_any_size_can_be_shown(scale: float) -> None:
 
 def test_a_regret_that_is_too_large_says_so() -> None:
     huge = np.full(3, math.inf)
-    text = display.result_html("uniform", "regret too large", huge, huge)
+    text = display.result_html("uniform", "regret too large", "sampled", huge, huge)
     assert "too large for a double" in words(ElementTree.fromstring(text))
 
 

@@ -36,7 +36,7 @@ def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
         np.testing.assert_allclose(values["mean"], result.mean[at], rtol=1e-4)
         np.testing.assert_allclose(values["low"], (result.mean - result.sd)[at], rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(values["high"], (result.mean + result.sd)[at], rtol=1e-4)
-    assert chart.spec["title"]["text"] == "mean regret of 20 trials, bands of one standard deviation"
+    assert chart.spec["title"]["text"] == "mean sampled regret of 20 trials, bands of one standard deviation"
 
 
 def test_a_result_draws_itself(results: list[umab.Result]) -> None:
@@ -48,7 +48,7 @@ def test_results_can_be_given_names(results: list[umab.Result]) -> None:
     chart = umab.plot({"early": results[1], "late": umab.simulate("uniform", LOSSES[:50], n_trials=1)})
     assert set(drawn(chart)) == {"early", "late"} and len(drawn(chart)["late"]["t"]) == 50
     assert chart.spec["encoding"]["x"]["scale"]["domain"] == [0, 400]
-    assert "mean regret of 1 or 20 trials" in chart.spec["title"]["text"]
+    assert "mean sampled regret of 1 or 20 trials" in chart.spec["title"]["text"]
 
 
 def test_what_cannot_be_drawn(results: list[umab.Result]) -> None:

@@ -287,7 +287,7 @@ def test_one_trial_one_round_one_arm() -> None:
     result = umab.simulate("umab-g-a", [[-3.0]], n_trials=1)
     assert result.regret.tolist() == [[0.0]] and result.mean.tolist() == [0.0]
     assert np.isnan(result.sd).all() and np.isnan(result.se).all()
-    assert repr(result) == "Result(umab-g-a: regret 0 after 1 round, 1 trial)"
+    assert repr(result) == "Result(umab-g-a: sampled regret 0 after 1 round, 1 trial)"
 
 
 @pytest.mark.parametrize("n_arms", [256, 257])

@@ -31,7 +31,7 @@ from umab.choosing import Attempt, choose
 from umab.counters import Counter
 from umab.engine.simulate import simulate
 from umab.learner import Choice, Learner, LearnerWarning
-from umab.losses import Losses
+from umab.losses import Losses, TableWarning
 from umab.results import Result, plot
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ __all__ = [
     "Losses",
     "Policy",
     "Result",
+    "TableWarning",
     "TsallisINF",
     "Uniform",
     "Wrapper",

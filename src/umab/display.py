@@ -69,10 +69,10 @@ def losses_html(arms: Sequence[str], table: npt.NDArray[np.float64]) -> str:
     return _box("Losses", title, _table(rows, [arms[at] for at in best], "with the smallest means"))
 
 
-def result_html(policy: str, came_to: str, mean: Curve, sd: Curve) -> str:
+def result_html(policy: str, came_to: str, kind: str, mean: Curve, sd: Curve) -> str:
     """Return the regret of a policy as HTML: what it came to, and its curve."""
     banded = ", band of one standard deviation" if np.isfinite(sd).all() else ""
-    below = f"mean regret over {counted(len(mean), 'round')}{banded}"
+    below = f"mean {kind} regret over {counted(len(mean), 'round')}{banded}"
     return _box(policy, came_to, f"{_curve(mean, sd)}<div style='opacity:0.7;font-size:85%'>{below}</div>")
 
 

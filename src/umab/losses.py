@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,10 @@ import numpy as np
 from umab import checks, display, tables
 
 Table = tables.Table
+
+
+class TableWarning(UserWarning):
+    """Something about a file of losses that was decided for its owner, who may want to know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +53,12 @@ class Losses:
         arms: Iterable[str] | None = None,
         source: str | None = None,
         provenance: Mapping[str, Any] | None = None,
+        **reading: Any,
     ) -> Losses:
         """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
 
-        Columns of a frame or file name the arms, if `arms` does not. A file is CSV, with the names in its first line,
-        or Parquet; reading files needs the extra ``[data]``. `read` takes a file of another hand with more care.
+        Columns of a frame or file name the arms, if `arms` does not. A file is read as `read` reads it, with the
+        options ``reward``, ``drop`` and ``suspicious``; that needs the extra ``[data]``.
 
         Examples
         --------
@@ -66,11 +72,13 @@ class Losses:
                 return data
             found = data.table, data.arms, data.source, data.provenance
         elif isinstance(data, (str, os.PathLike)):
-            sheet = tables.read(Path(data))
-            found = sheet.numbers(), sheet.names, str(sheet.path), {}
+            read = cls.read(data, **reading)
+            found, reading = (read.table, read.arms, read.source, read.provenance), {}
         else:
             # A frame is what has columns: pandas and polars are not imported to find out.
             found = data, getattr(data, "columns", None), type(data).__name__, {}
+        if reading:
+            raise TypeError(f"{', '.join(reading)} must be for the path of a file, but got {type(data).__name__}")
         table, names, origin, about = found
         return cls._checked(
             table,
@@ -88,7 +96,9 @@ class Losses:
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
     ) -> Losses:
-        r"""Return the table in a file that may hold mistakes, or say in which row, column and line one is.
+        r"""Return the table in a file, or say in which row, column and line a mistake is.
+
+        Everything here that takes the path of a file reads it this way: `simulate`, commands, experiments, sweeps.
 
         The file is CSV (.csv, .csv.gz; cells separated by commas, semicolons or tabs), TSV (.tsv, .tsv.gz) or Parquet.
         Numbers have a decimal point. There are at least two arms, and the table is
@@ -97,6 +107,8 @@ class Losses:
         - long: the columns are round, arm and loss, in any order, and every row is the loss of one arm in one round.
           Every round has every arm once. Rounds are sorted if all of them are numbers; other rounds, such as dates,
           and arms stay in the order in which they first appear.
+
+        A column of dates or times is no arm. It is set aside, and a `TableWarning` says so unless `drop` names it.
 
         Parameters
         ----------
@@ -122,12 +134,7 @@ class Losses:
         ...     Losses.read(path, drop=["day"])
         Losses of 2 rounds, 2 arms, from 1 to 5
         """
-        if isinstance(drop, str):
-            raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
-        allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
-        dropped = list(drop)
-        arms, table = tables.read_arms(Path(path), reward=reward, drop=dropped, allow=allow)
-        return cls._checked(table, arms, str(Path(path)), {"reward": bool(reward), "drop": dropped})
+        return read_file(path, tables.IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious)
 
     @classmethod
     def _checked(cls, data: Any, names: Iterable[str] | None, source: str, provenance: Mapping[str, Any]) -> Losses:
@@ -206,3 +213,24 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    wording: tables.Wording,
+    *,
+    reward: bool = False,
+    drop: Sequence[str] = (),
+    suspicious: str = "refuse",
+) -> Losses:
+    """Return the table in a file, as `Losses.read` does; `wording` is how a refusal says what can be done."""
+    if isinstance(drop, str):
+        raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
+    allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
+    dropped = list(drop)
+    read = tables.read_arms(Path(path), reward=reward, drop=dropped, allow=allow, wording=wording)
+    for name in read.set_aside:
+        told = f"column {name!r} of {str(path)!r} holds dates and was set aside, as {wording.drop([name])} would do"
+        warnings.warn(told, TableWarning, stacklevel=3)
+    about = {"reward": bool(reward), "drop": dropped, "set_aside": list(read.set_aside)}
+    return Losses._checked(read.table, read.arms, str(Path(path)), about)

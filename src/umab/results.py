@@ -70,6 +70,11 @@ class Result:
     _expected_regret: npt.NDArray[np.float64] | None = field(default=None, repr=False)
 
     @property
+    def kind(self) -> Literal["expected", "sampled"]:
+        """Which regret it is: of what a round costs on average, or of the arms that were drawn. The means agree."""
+        return "expected" if self.provenance["expected"] else "sampled"
+
+    @property
     def n_trials(self) -> int:
         """The number of trials."""
         return len(self.final_regret)
@@ -116,12 +121,12 @@ class Result:
         return f"Result({self.policy}: {self._came_to()})"
 
     def _repr_html_(self) -> str:
-        return display.result_html(self.policy, self._came_to(), self.mean, self.sd)
+        return display.result_html(self.policy, self._came_to(), self.kind, self.mean, self.sd)
 
     def _came_to(self) -> str:
         error = f" ± {self.se[-1]:.4g}" if self.n_trials > 1 else ""
         extent = f"{display.counted(len(self.mean), 'round')}, {display.counted(self.n_trials, 'trial')}"
-        return f"regret {self.mean[-1]:.6g}{error} after {extent}"
+        return f"{self.kind} regret {self.mean[-1]:.6g}{error} after {extent}"
 
     def plot(self) -> Chart:
         """Return a chart of the mean regret over the rounds; `umab.plot` draws several results into one."""
@@ -247,7 +252,12 @@ def plot(results: Result | Iterable[Result] | Mapping[str, Result]) -> Chart:
         raise ValueError(f"curves must have different names, but {twice!r} is there twice; pass a dict of results")
     counts = sorted({result.n_trials for _, result in named})
     many = " or ".join(map(str, counts))
-    title = "regret of 1 trial" if counts == [1] else f"mean regret of {many} trials, bands of one standard deviation"
+    kind = " and ".join(sorted({result.kind for _, result in named}))
+    title = (
+        f"{kind} regret of 1 trial"
+        if counts == [1]
+        else f"mean {kind} regret of {many} trials, bands of one standard deviation"
+    )
     n_rounds = max(len(result.mean) for _, result in named)
     return Chart(curve_chart([curve(name, result.mean, result.sd) for name, result in named], n_rounds, title))
 

@@ -11,15 +11,16 @@ import csv
 import gzip
 import io
 import itertools
+import json
 import re
 import shlex
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,29 @@ TOTALS = ("total", "totals", "grand total", "sum", "mean", "average", "avg")
 LEAST_ROWS = 4
 """Fewer rows may well count up, or add up to the next one, by chance."""
 
-_ALLOW = "pass suspicious='allow' or --allow-suspicious"
+_DATE = re.compile(r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3\d{4})([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?")
+"""Dates as people write them, with a year of four digits; those of ISO 8601 are known without it."""
+
+
+class Wording(NamedTuple):
+    """How the options of reading a file are said, where the file was asked for."""
+
+    drop: Callable[[Sequence[str]], str]
+    allow: str
+    reward: str
+
+
+IN_PYTHON = Wording(lambda names: f"drop={list(names)!r}", "pass suspicious='allow'", "pass reward=True")
+IN_A_COMMAND = Wording(
+    lambda names: " ".join(f"--drop {shlex.quote(name)}" for name in names),
+    "pass --allow-suspicious",
+    "pass --reward",
+)
+IN_A_FILE = Wording(
+    lambda names: f"data = {{file = ..., drop = {json.dumps(list(names), ensure_ascii=False)}}}",
+    'write data = {file = ..., suspicious = "allow"}',
+    "write data = {file = ..., reward = true}",
+)
 
 _PLAIN = (
     "write numbers like 1234.5, with a decimal point and without thousands separators, units or signs such as $ and %"
@@ -69,6 +92,8 @@ class Sheet:
         The text of the file; empty for Parquet.
     delimiter
         What separates the cells of the text.
+    wording
+        How a refusal says what can be done.
     """
 
     path: Path
@@ -76,6 +101,7 @@ class Sheet:
     cells: polars.DataFrame
     content: bytes = b""
     delimiter: str = ","
+    wording: Wording = IN_PYTHON
 
     def select(self, columns: Sequence[int]) -> Sheet:
         """Return the sheet with these columns only."""
@@ -92,6 +118,10 @@ class Sheet:
             return f"row {row}"
         line, _ = next(itertools.islice(self.rows(), row, None))
         return f"row {row} (line {line} of the file)"
+
+    def leave_out(self, *names: str) -> str:
+        """Say how to leave columns out."""
+        return f"leave {'it' if len(names) == 1 else 'them'} out with {self.wording.drop(names)}"
 
     def texts(self, column: int) -> polars.Series:
         """Return a column as text, without spaces around it."""
@@ -126,7 +156,7 @@ class Sheet:
         if infinite:
             raise ValueError(f"losses must be finite, but got {text!r} in {where}; write a finite number in its place")
         if numberless and kind == "arm" and (missing or not _is_decorated(text)):
-            advice = f"no cell of the column is a number: if it is not an arm, {_leave_out(name)}"
+            advice = f"no cell of the column is a number: if it is not an arm, {self.leave_out(name)}"
             if len(self.names) == 3:
                 advice += "; if a row is the loss of one arm in one round, call the columns round, arm and loss"
         elif missing:
@@ -140,7 +170,7 @@ class Sheet:
         raise TypeError(f"losses must be numbers, but got {text!r} in {where}; {advice}")
 
 
-def read(path: Path) -> Sheet:
+def read(path: Path, wording: Wording = IN_PYTHON) -> Sheet:
     """Return the cells of a CSV, TSV or Parquet file: at least one row, all of one length, below names that differ."""
     ending = next((each for each in ENDINGS if path.name.lower().endswith(each)), None)
     if ending is None:
@@ -159,7 +189,7 @@ def read(path: Path) -> Sheet:
         raise ValueError(
             f"losses must have a round and an arm, but got 0 rounds of {len(sheet.names)} arms from {str(path)!r}"
         )
-    return sheet
+    return replace(sheet, wording=wording)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -279,9 +309,18 @@ def _check_rows(sheet: Sheet, *, quotes: bool) -> None:
             raise ValueError(f"cells must not hold double quotes, but got {quoted!r} in {where} of column {name!r}")
 
 
-def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool) -> tuple[tuple[str, ...], Table]:
+class Read(NamedTuple):
+    """What a file of losses holds."""
+
+    arms: tuple[str, ...]
+    table: Table
+    set_aside: tuple[str, ...]
+    """The columns of dates, which are no arms."""
+
+
+def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool, wording: Wording = IN_PYTHON) -> Read:
     """Return the arms and losses of a wide or long table; what is suspicious is refused, unless `allow`."""
-    sheet = read(path)
+    sheet = read(path, wording)
     if sheet.content and not allow:
         _check_header(sheet)
     for name in drop:
@@ -289,7 +328,10 @@ def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool) -> 
             known = ", ".join(map(repr, sheet.names))
             raise ValueError(f"drop must name columns of the file, but got {name!r}; the columns are {known}")
     kept = sheet.select([at for at, name in enumerate(sheet.names) if name not in drop])
-    columns = _long_columns(kept.names, reward=reward)
+    keys = ("round", "arm") if _value_column(kept.names, reward=reward) else ()  # these may well be dates
+    dates = [name for at, name in enumerate(kept.names) if _key(name) not in keys and _holds_dates(kept, at)]
+    kept = kept.select([at for at, name in enumerate(kept.names) if name not in dates])
+    columns = _long_columns(kept, reward=reward)
     if columns is None:
         advice = (
             "; columns are separated by commas, semicolons or tabs, in a .tsv file by tabs" if sheet.content else ""
@@ -303,36 +345,63 @@ def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool) -> 
         labels = [last_round]
     if not allow:
         if columns is None:
-            _check_counting(arms, table)
+            _check_counting(kept, table)
         why = _why_total(table, labels)
         if why:
             where = sheet.where(len(table) - 1) if last_round is None else f"round {last_round!r}"
             raise ValueError(
-                f"the last row must be a round, but {where} {why}; if it is a total, delete it; if not, {_ALLOW}"
+                f"the last row must be a round, but {where} {why}; if it is a total, delete it; if not, {wording.allow}"
             )
     # Not -table: a reward of 0 is a loss of 0, and not of -0.
-    return arms, 0.0 - table if reward else table
+    return Read(arms, 0.0 - table if reward else table, tuple(dates))
 
 
-def _long_columns(names: Sequence[str], *, reward: bool) -> tuple[int, int, int] | None:
-    """Return where a long table has its rounds, arms and values; None if the table is wide."""
-    lower = [name.strip().lower() for name in names]
+def _value_column(names: Sequence[str], *, reward: bool) -> str | None:
+    """Return what a long table calls its values; None if the table is wide."""
+    lower = {_key(name) for name in names}
     value = "reward" if "reward" in lower and (reward or "loss" not in lower) else "loss"
-    if not {"round", "arm", value} <= set(lower):
+    return value if {"round", "arm", value} <= lower else None
+
+
+def _key(name: str) -> str:
+    return name.strip().lower()
+
+
+def _long_columns(sheet: Sheet, *, reward: bool) -> tuple[int, int, int] | None:
+    """Return where a long table has its rounds, arms and values; None if the table is wide."""
+    value = _value_column(sheet.names, reward=reward)
+    if value is None:
         return None
+    lower = [_key(name) for name in sheet.names]
     columns = lower.index("round"), lower.index("arm"), lower.index(value)
-    others = [name for at, name in enumerate(names) if at not in columns]
+    others = [name for at, name in enumerate(sheet.names) if at not in columns]
     if others:
         raise ValueError(
             f"a long table must have the columns round, arm and {value} only, but got {', '.join(map(repr, others))} "
-            f"too; {_leave_out(*others)}"
+            f"too; {sheet.leave_out(*others)}"
         )
     if value == "reward" and not reward:
         raise ValueError(
-            f"a long table must have a column of losses, but got {names[columns[2]]!r}; to have the signs of rewards "
-            "flipped, pass reward=True or --reward"
+            f"a long table must have a column of losses, but got {sheet.names[columns[2]]!r}; to have the signs of "
+            f"rewards flipped, {sheet.wording.reward}"
         )
     return columns
+
+
+def _holds_dates(sheet: Sheet, column: int) -> bool:
+    """Whether a column holds dates or times, and no numbers. The last row may be a total without one."""
+    import polars
+
+    dtype = sheet.cells.dtypes[column]
+    if dtype in (polars.Date, polars.Datetime, polars.Time):
+        return True
+    if dtype != polars.String:
+        return False
+    texts = sheet.texts(column)
+    if not _is_date(texts[0]):
+        return False
+    last = texts[-1]
+    return all(map(_is_date, texts[:-1].unique())) and (_is_date(last) or last == "" or _is_total(last))
 
 
 def _pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tuple[str, ...], str, Table]:
@@ -411,10 +480,10 @@ def _check_header(sheet: Sheet) -> None:
     names = sheet.names
     counted = any(names == tuple(str(start + at) for at in range(len(names))) for start in (0, 1))
     if any(map(_is_decimal, names)) or (all(map(_is_value, names)) and not counted):
-        raise ValueError(f"{_nameless(sheet.path, names)}; if these are names, {_ALLOW}")
+        raise ValueError(f"{_nameless(sheet.path, names)}; if these are names, {sheet.wording.allow}")
 
 
-def _check_counting(arms: Sequence[str], table: Table) -> None:
+def _check_counting(sheet: Sheet, table: Table) -> None:
     """Refuse a column that looks like row numbers, whatever their start and step; years and times are some too."""
     if len(table) < LEAST_ROWS:
         return
@@ -424,9 +493,10 @@ def _check_counting(arms: Sequence[str], table: Table) -> None:
     counting = even & whole
     if counting.any():
         at = int(counting.argmax())
+        name = sheet.names[at]
         raise ValueError(
-            f"losses must not be row numbers, but column {arms[at]!r} counts from {first[at]:.0f} to "
-            f"{table[-1, at]:.0f}; if it is not an arm, {_leave_out(arms[at])}; if it is, {_ALLOW}"
+            f"losses must not be row numbers, but column {name!r} counts from {first[at]:.0f} to {table[-1, at]:.0f}; "
+            f"if it is not an arm, {sheet.leave_out(name)}; if it is, {sheet.wording.allow}"
         )
 
 
@@ -475,10 +545,17 @@ def _is_decimal(name: str) -> bool:
 
 def _is_value(name: str) -> bool:
     """Whether a name is a number or a date."""
+    return _is_number(name) or _is_date(name)
+
+
+def _is_date(text: str) -> bool:
+    """Whether a text is a date or a time and not a number, as 20260131 and 1.5 are."""
+    if _is_number(text):
+        return False
     try:
-        datetime.fromisoformat(name)
+        datetime.fromisoformat(text)
     except ValueError:
-        return _is_number(name)
+        return _DATE.fullmatch(text) is not None
     return True
 
 
@@ -487,12 +564,6 @@ def _nameless(path: Path, names: Sequence[str]) -> str:
         f"the first line of a file of losses must name the arms, but that of {str(path)!r} holds numbers: "
         f"{', '.join(names[:3])}; write a line of names above it"
     )
-
-
-def _leave_out(*names: str) -> str:
-    options = " ".join(f"--drop {shlex.quote(name)}" for name in names)
-    what = "it" if len(names) == 1 else "them"
-    return f"leave {what} out with Losses.read(..., drop={list(names)!r}) or {options}"
 
 
 def _shown(text: str) -> str:

@@ -11,10 +11,13 @@ import io
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from umab._version import __version__
 from umab.cli import compare, data, experiments, policies, suite, sweep, theory
+from umab.losses import TableWarning
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a console that has no ∞ shows a question mark
     try:
-        return int(options.run(options) or 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", TableWarning)
+            warnings.showwarning = _note
+            return int(options.run(options) or 0)
     except BrokenPipeError:  # the reader has seen enough
         sys.stderr.close()
         return 0
@@ -42,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"umab: {error}", file=sys.stderr)
         return 2
+
+
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as a command does: without the line of code that it came from."""
+    print(f"umab: note: {message}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

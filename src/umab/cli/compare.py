@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table
-from umab.cli.reports import need_report, write_report
+from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets
 
 
@@ -29,18 +29,18 @@ def add(commands: Commands) -> None:
 
 def compare(options: argparse.Namespace) -> None:
     """Run policies on a user's table and say which did best."""
-    experiment_module, folder_module = need_report()
-    from umab.experiments.runner import run_on
-    from umab.report import words
-    from umab.report.page import Head
     from umab.tables import ENDINGS
 
     path = Path(options.losses)
     stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
-    out = Path(options.out or f"report-{stem}")
     losses = read_table(options)
-    with folder_module.prepared(out):
-        experiment = experiment_module.comparison(stem, losses, options.policy)
+    with report_folder(options, f"report-{stem}") as out:
+        from umab.experiments.experiment import comparison
+        from umab.experiments.runner import run_on
+        from umab.report import words
+        from umab.report.page import Head
+
+        experiment = comparison(stem, losses, options.policy)
         run = run_on(
             [(experiment, experiment.settings[0], losses)],
             n_trials=options.trials,
@@ -57,7 +57,11 @@ def compare(options: argparse.Namespace) -> None:
         )
         title = f"Which policy would have done best on {path.name}?"
         code += "  # the policy with the smallest regret here"
-        page = write_report(
-            run, out, Head(title=title, lede=answer, command=options.command, code=code), options.certify
-        )
-    print(f"{words.facts(losses)}\n\n{regrets(run)}\n\n{answer}\n\n{page}")
+        head = Head(title=title, lede=answer, command=options.command, code=code)
+        page = f"\n\n{write_report(run, out, head, options.certify)}" if out else ""
+    print(f"{words.facts(losses)}\n\n{regrets(run)}\n{_WHICH}\n\n{answer}{page}")
+
+
+_WHICH = """\
+Expected regret counts what each round costs on average over the draw, as umab.simulate(..., expected=True) does.
+Without that option simulate counts the arms drawn: sampled regret, with the same mean and a larger error."""

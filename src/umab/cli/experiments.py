@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from umab.cli.options import REAL, Commands, add_experiment_options, add_run_options, command
-from umab.cli.reports import need_report, write_report
+from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets, verdicts
 
 if TYPE_CHECKING:
@@ -46,8 +45,9 @@ def add(commands: Commands) -> None:
 
 def reproduce(options: argparse.Namespace) -> None:
     """Run the paper's experiments and write the report."""
-    experiment_module, _ = need_report()
-    known: dict[str, Experiment] = experiment_module.paper()
+    from umab.experiments.experiment import paper
+
+    known: dict[str, Experiment] = paper()
     if options.list:
         for id, experiment in known.items():
             print(f"{id:12} {experiment.figure}: {experiment.title} ({', '.join(s.name for s in experiment.settings)})")
@@ -74,8 +74,9 @@ def _reproduced(run: Run) -> tuple[str, str]:
 
 def run_files(options: argparse.Namespace) -> None:
     """Run experiments from files and write the report."""
-    experiment_module, _ = need_report()
-    chosen: list[Experiment] = [experiment_module.Experiment.read(path) for path in options.experiments]
+    from umab.experiments.experiment import Experiment
+
+    chosen = [Experiment.read(path) for path in options.experiments]
     ids = [each.id for each in chosen]
     if len(set(ids)) < len(ids):
         raise ValueError(f"experiments must have different file names, but got {', '.join(ids)}")
@@ -95,8 +96,8 @@ def _run_and_report(
     out: str,
     head: Callable[[Run], tuple[str, str]],
 ) -> None:
-    _, folder_module = need_report()
     from umab.experiments.runner import run
+    from umab.report.folder import check_names
     from umab.report.page import Head
 
     if options.setting:
@@ -107,9 +108,8 @@ def _run_and_report(
         experiments = [each.with_settings(options.setting) for each in experiments]
     if options.policy:
         experiments = [each.with_policies(options.policy) for each in experiments]
-    place = Path(options.out or out)
-    folder_module.check_names(experiments)
-    with folder_module.prepared(place):
+    check_names(experiments)
+    with report_folder(options, out) as place:
         done = run(
             experiments,
             n_trials=options.trials,
@@ -119,5 +119,6 @@ def _run_and_report(
             n_threads=options.threads,
         )
         title, lede = head(done)
-        page = write_report(done, place, Head(title=title, lede=lede, command=options.command), options.certify)
-    print(f"{regrets(done)}\n{verdicts(done)}\n{page}")  # after the report: whoever reads this may have gone
+        about = Head(title=title, lede=lede, command=options.command)
+        page = f"\n{write_report(done, place, about, options.certify)}" if place else ""
+    print(f"{regrets(done)}\n{verdicts(done)}{page}")  # after the report: whoever reads this may have gone

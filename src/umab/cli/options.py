@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from umab.losses import Losses
@@ -80,10 +80,11 @@ def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
 
 def read_table(options: argparse.Namespace) -> Losses:
     """Return the table of losses that was asked for."""
-    from umab.losses import Losses
+    from umab.losses import read_file
+    from umab.tables import IN_A_COMMAND
 
-    suspicious: Literal["allow", "refuse"] = "allow" if options.allow_suspicious else "refuse"
-    return Losses.read(options.losses, reward=options.reward, drop=options.drop, suspicious=suspicious)
+    suspicious = "allow" if options.allow_suspicious else "refuse"
+    return read_file(options.losses, IN_A_COMMAND, reward=options.reward, drop=options.drop, suspicious=suspicious)
 
 
 def whole_from(least: int) -> Callable[[str], int]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umab.extras import extra
 
@@ -12,12 +16,30 @@ if TYPE_CHECKING:
     from umab.report.page import Head
 
 
-def need_report() -> tuple[Any, Any]:
-    """Return the modules of experiments and of report folders, or say what is missing for them."""
-    with extra("report", "a report"):
-        from umab.experiments import experiment
-        from umab.report import folder
-    return experiment, folder
+@contextlib.contextmanager
+def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path | None]:
+    """Yield the folder of the report, ready to be written to; or None, and say why, if pages cannot be written here.
+
+    What a command prints needs no more than the numbers do. Whoever names a folder wants the report, so then what is
+    missing is an error.
+    """
+    with extra("data", "comparing policies"):
+        import scipy.special  # noqa: F401
+    try:
+        with extra("report", "a report"):
+            import jinja2  # noqa: F401
+            import vl_convert  # noqa: F401
+    except ModuleNotFoundError as error:
+        if options.out:
+            raise
+        yield None
+        print(f"umab: note: no report was written: {error}", file=sys.stderr)
+        return
+    from umab.report.folder import prepared
+
+    place = Path(options.out or otherwise)
+    with prepared(place):
+        yield place
 
 
 def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from umab.cli.options import REAL, Commands, add_data_option, command, whole_from
-from umab.cli.reports import need_report
+from umab.cli.reports import report_folder
 from umab.cli.texts import as_table
 
 
@@ -50,12 +49,10 @@ def add(commands: Commands) -> None:
 
 def run_suite(options: argparse.Namespace) -> None:
     """Run policies on the suite and say how they do."""
-    _, folder_module = need_report()
-    from umab.experiments.contest import contest
-    from umab.report import suite_page
+    with report_folder(options, "report-suite") as place:
+        from umab.experiments.contest import contest
+        from umab.report import suite_page
 
-    place = Path(options.out or "report-suite")
-    with folder_module.prepared(place):
         found = contest(
             options.half or ("development", "validation"),
             options.policy,
@@ -65,11 +62,12 @@ def run_suite(options: argparse.Namespace) -> None:
             real=REAL[options.data],
             n_threads=options.threads,
         )
-        page = suite_page.write(found, place, options.command)
+        page = suite_page.write(found, place, options.command) if place else None
     for standings in found:
         head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
         print(as_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
         print(f"\n{suite_page.verdict(standings)}\n")
     if missing := suite_page.stand_ins(found):
         print(f"Not all data are the real ones. Stand-ins took the place of: {', '.join(missing)}.\n")
-    print(page)
+    if page:
+        print(page)

@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Run a sweep, or what is left of it; or draw it, or say what it will take. Return 1 if cells failed."""
-    with extra("sweep", "a sweep"):
+    with extra("data", "a sweep"):
         from umab.experiments import cluster, cost, parts
         from umab.experiments.pooled import Found
         from umab.experiments.sweep import Sweep, grid_of
@@ -59,7 +59,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         grid = grid_of(sweep, real)
         print(sweep_page.write(Found.of(grid, parts.read(grid, out)), out / "report", options.command))
         return 0
-    with cluster.crew(options.backend, options.workers, options.address) as crew:
+    with cluster.crew(options.backend, options.workers, options.address, idle=options.dry_run) as crew:
         if options.dry_run:
             before, heads = cost.memory_before(sweep), cost.Heads()
             grid = grid_of(sweep, real, heads.keep)

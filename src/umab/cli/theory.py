@@ -7,7 +7,6 @@ from pathlib import Path
 
 from umab.algorithms.registry import policy_as_written, recommended, registered
 from umab.cli.options import Commands, add_table_options, command, read_table, whole_from
-from umab.cli.reports import need_report
 from umab.cli.texts import as_table
 from umab.files import write_atomically
 
@@ -75,7 +74,6 @@ def add(commands: Commands) -> None:
 
 def certify(options: argparse.Namespace) -> int:
     """Check the statements of the proofs, or search for worst cases; return 1 if one that should hold is violated."""
-    need_report()
     from umab.engine.simulate import takes
     from umab.theory import certificates, worst_cases
     from umab.theory.trajectory import refusal
@@ -118,8 +116,6 @@ def certify(options: argparse.Namespace) -> int:
 
 def show_scaling(options: argparse.Namespace) -> None:
     """Fit and print exponents of growth, and draw them if that is wanted."""
-    _, folder_module = need_report()
-    from umab.report.charts import scaling_chart
     from umab.theory.scaling import LEVEL, scaling
 
     for over in options.over:
@@ -141,7 +137,10 @@ def show_scaling(options: argparse.Namespace) -> None:
             )
         )
         if options.out:
+            from umab.report.charts import scaling_chart
+            from umab.report.folder import draw
+
             place = Path(options.out)
             place.mkdir(parents=True, exist_ok=True)
-            folder_module.draw(scaling_chart(found), place / f"{options.family}-{over}")
+            draw(scaling_chart(found), place / f"{options.family}-{over}")
             print(place / f"{options.family}-{over}.png")

@@ -92,7 +92,8 @@ def simulate(
     seed
         A whole number from 0 on.
     expected
-        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round in place of the loss of the arm drawn; the mean is the same.
+        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round in place of the loss of the arm drawn. The mean of this expected
+        regret is that of the sampled regret, and its error is smaller; `umab compare` prints it.
     keep
         ``"all"`` keeps the regret and the arm of every round of every trial; ``"arms"`` keeps the arms but not the
         expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
@@ -120,13 +121,13 @@ def simulate(
     >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
     >>> for result in umab.simulate(["umab-nn", "uniform"], losses, n_trials=100):
     ...     print(result)
-    Result(umab-nn: regret 119.639 ± 2.791 after 1000 rounds, 100 trials)
-    Result(uniform: regret 1381.45 ± 8.575 after 1000 rounds, 100 trials)
+    Result(umab-nn: sampled regret 119.639 ± 2.791 after 1000 rounds, 100 trials)
+    Result(uniform: sampled regret 1381.45 ± 8.575 after 1000 rounds, 100 trials)
     """
     n_trials = checks.whole("n_trials", n_trials, least=1)
     seed = checks.whole("seed", seed, least=0)
     checks.one_of("keep", keep, get_args(Keep))
-    n_threads = _n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
+    n_threads = n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
     wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
     table = Losses.of(losses)
@@ -300,7 +301,8 @@ def takes(policy: Policy, losses: Losses) -> bool:
     return not any(policy.refusal(float(end), "") for end in (losses.table.min(), losses.table.max()))
 
 
-def _n_cores() -> int:
+def n_cores() -> int:
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -19,7 +19,7 @@ from umab.checks import LARGEST
 from umab.extras import extra
 from umab.regret import mean_and_sd
 
-with extra("report", "judging claims"):
+with extra("data", "judging claims"):
     from scipy.special import stdtr, stdtrit
 
 RISK = 0.01

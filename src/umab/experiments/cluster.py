@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from umab import checks
+from umab.engine.simulate import n_cores
 from umab.experiments.parts import done, rounds_of, run_cell
 from umab.experiments.sweep import Cell
 from umab.extras import extra
@@ -65,7 +66,9 @@ def check_options(backend: str, n_workers: int | None, address: str | None) -> N
 
 
 @contextlib.contextmanager
-def crew(backend: Backend, n_workers: int | None = None, address: str | None = None) -> Iterator[Crew]:
+def crew(
+    backend: Backend, n_workers: int | None = None, address: str | None = None, *, idle: bool = False
+) -> Iterator[Crew]:
     """Yield workers; they are let go at the end.
 
     Parameters
@@ -77,8 +80,13 @@ def crew(backend: Backend, n_workers: int | None = None, address: str | None = N
     address
         That of the scheduler of a Dask cluster, or of a Ray cluster; None for that of this machine, which Ray starts
         if there is none.
+    idle
+        Whether they will run nothing: then those of this machine are counted, and joblib is not needed for it.
     """
     check_options(backend, n_workers, address)
+    if idle and backend in ("threads", "processes"):
+        yield Crew(n_workers or _n_cores(), _refuse_to_work, threads=backend == "threads", here=True)
+        return
     with extra("sweep", "a sweep"):
         import joblib
         import polars  # noqa: F401  # writes the parts
@@ -99,6 +107,19 @@ def crew(backend: Backend, n_workers: int | None = None, address: str | None = N
             max(2, number), backend="loky", batch_size=1, pre_dispatch=number, initializer=_leave_signals_to_the_client
         )
         yield Crew(number, parallel, here=True)
+
+
+def _n_cores() -> int:
+    """Return how many workers there would be: joblib knows of the limits of containers, if it is there."""
+    with contextlib.suppress(ImportError):
+        import joblib
+
+        return int(joblib.cpu_count())
+    return n_cores()
+
+
+def _refuse_to_work(calls: Iterable[Any]) -> list[tuple[str, str | None]]:
+    raise RuntimeError("workers that are idle run nothing")
 
 
 def run(

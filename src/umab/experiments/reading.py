@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from umab import checks, datasets
 from umab.datasets.suite_tables import entries
-from umab.losses import Losses
+from umab.losses import Losses, read_file
+from umab.tables import IN_A_FILE
 
 Read = TypeVar("Read")
 
@@ -54,7 +55,7 @@ def losses_of(data: Mapping[str, Any], real: bool | None = None, seed: int | Non
     """Return the losses; `real` is that of `umab.datasets.load`, and `seed` that of a data set that is drawn."""
     parameters = dict(data)
     if "file" in parameters:
-        return Losses.read(parameters.pop("file"), **parameters)
+        return read_file(parameters.pop("file"), IN_A_FILE, **parameters)
     if "suite" in parameters:
         name = parameters["suite"]
         chosen = parameters.get("seed", 0) if seed is None else seed

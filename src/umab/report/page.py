@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umab.experiments.runner import Outcome, Run
 from umab.extras import extra
@@ -16,9 +16,8 @@ from umab.report.charts import regret_chart
 from umab.theory.bounds import Bound, bound
 from umab.theory.certificates import Certified, as_rows
 
-with extra("report", "a report"):
+if TYPE_CHECKING:
     import jinja2
-    import vl_convert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +63,8 @@ def page(run: Run, head: Head, certificates: Certificates | None = None) -> str:
 
 def environment(*, html: bool = True) -> jinja2.Environment:
     """Return what renders the templates of this folder."""
+    with extra("report", "a report"):
+        import jinja2
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(text_of),
         autoescape=html,
@@ -108,5 +109,7 @@ def in_script(content: Any) -> str:
 @functools.cache
 def vega() -> str:
     """Return the drawing library as one script that sets `vegaEmbed`."""
+    with extra("report", "a report"):
+        import vl_convert
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.replace("</script", "<\\/script") + "\n"

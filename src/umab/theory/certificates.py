@@ -85,7 +85,7 @@ def certify(
     which, table = as_policy(policy), Losses.of(losses)
     if why := refusal(which):
         raise TypeError(why)
-    with extra("report", "a certificate"):  # before the work rather than after it
+    with extra("data", "a certificate"):  # before the work rather than after it
         import scipy.special  # noqa: F401
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)

@@ -109,7 +109,7 @@ def scaling(
         raise ValueError(f"an exponent needs at least 3 values above 0, but got {list(chosen)}")
     if over == "arms" and family != "hard":
         raise ValueError(f"the family {family!r} has two arms, so their number cannot vary; take family='hard'")
-    with extra("report", "the interval of an exponent"):  # before the work rather than after it
+    with extra("data", "the interval of an exponent"):  # before the work rather than after it
         import scipy.special  # noqa: F401
     kinds = _FAMILIES[family]
     points = []
