@@ -29,11 +29,14 @@ reproduce: $(VENV)/.reproduce
 paper: reproduce
 	$(BIN)/python -m umab.report.paper_page report docs
 
+# One process for each core; a file's tests stay together, as they share what is expensive.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-versions: $(VENV)/.test
 	$(BIN)/python -m pytest tests/test_release.py

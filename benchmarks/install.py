@@ -17,8 +17,8 @@ from benchmarks.timing import fresh_process
 ROOT = DOCS.parent
 
 FOR = {
-    "data": "files of losses (CSV, Parquet), and the public tables of the experiments",
-    "report": "reports and figures, statistics, certificates of the theory",
+    "data": "files of losses (CSV, Parquet), the public tables of the experiments, and what commands print of them",
+    "report": "pages and pictures",
     "sweep": "sweeps over grids, on the cores of one machine",
     "dask": "sweeps on a Dask cluster",
     "ray": "sweeps on a Ray cluster",

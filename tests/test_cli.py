@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import umab.datasets
 from umab import cli
 from umab.datasets import sources
 from umab.experiments import runner
+from umab.report import words
 from umab.theory import certificates
 
 
@@ -80,16 +82,18 @@ def test_every_command_has_an_example() -> None:
         assert f"umab {command}" in run(command, "--help").stdout.partition("example: ")[2]
 
 
-def test_reproduce_writes_the_same_bytes_on_any_number_of_threads(tmp_path: Path) -> None:
-    results = []
-    for threads in ("1", "3"):
+def test_reproduce_runs_every_figure_and_the_number_of_threads_changes_no_number(tmp_path: Path) -> None:
+    contents = []
+    for threads, chosen in (("3", ("--figure", "adaptive", "--figure", "sales")), ("1", ())):
         out = tmp_path / threads
-        done = run("reproduce", "--trials", "40", "--data", "stand-in", "--threads", threads, "--out", str(out))
+        options = ("--trials", "40", "--data", "stand-in", "--threads", threads, "--out", str(out))
+        done = run("reproduce", *options, *chosen)
         assert done.returncode == 0 and done.stderr == ""
         assert done.stdout.splitlines()[-1] == str(out / "index.html")
-        results.append((out / "results.json").read_bytes())
-    assert results[0] == results[1]
-    content = json.loads(results[0])
+        contents.append(json.loads((out / "results.json").read_bytes()))
+    some, content = contents
+    assert list(some["figures"]) == ["sales", "adaptive"]
+    assert all(content["figures"][name] == some["figures"][name] for name in some["figures"])
     assert {len(settings) for settings in content["figures"].values()} == {2} and len(content["figures"]) == 6
     assert "stock (printed), stand-in data" in done.stdout
     for verdict in content["verdicts"]:
@@ -347,3 +351,47 @@ def test_ctrl_c_stops_with_a_word(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == "umab: stopped\n"
     assert list(tmp_path.iterdir()) == []  # nor is an empty folder left
+
+
+BLOCKED = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))  # as if they were not installed
+from umab import cli
+raise SystemExit(cli.main(sys.argv[2:]))
+"""
+
+
+def run_without(libraries: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command where some libraries cannot be imported."""
+    command = [sys.executable, "-c", BLOCKED, libraries, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_printing_needs_no_library_for_pictures_or_pages(table: Path, tmp_path: Path) -> None:
+    shutil.copy(table, tmp_path / "t.csv")
+    (tmp_path / "s.toml").write_text('data = "t.csv"\ntrials = 2\npolicies = ["uniform"]\n')
+    missing = "no report was written: a report needs jinja2; run pip install 'umab[report]'"
+    for arguments, printed in (
+        (("compare", "t.csv", "--trials", "2", "--policy", "uniform"), "final expected regret"),
+        (("run", "s.toml"), "final expected regret"),
+    ):
+        done = run_without("jinja2,vl_convert,joblib", *arguments, cwd=tmp_path)
+        assert done.returncode == 0 and printed in done.stdout and missing in done.stderr, done.stderr
+    done = run_without("jinja2,vl_convert,joblib", "sweep", "s.toml", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0 and "cells    1, of which 0 are done" in done.stdout and done.stderr == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml", "t.csv", table.name]
+    done = run_without("jinja2,vl_convert", "compare", "t.csv", "--out", "here", cwd=tmp_path)
+    assert done.returncode == 2 and "umab: a report needs jinja2; run pip install 'umab[report]'" in done.stderr
+
+
+def test_compare_and_simulate_say_which_regret_they_print(table: Path, tmp_path: Path) -> None:
+    options = ("--trials", "40", "--policy", "umab-nn", "--seed", "3", "--out", str(tmp_path / "out"))
+    done = run("compare", str(table), *options)
+    expected = umab.simulate("umab-nn", table, n_trials=40, seed=3, expected=True, keep="summary")
+    sampled = umab.simulate("umab-nn", table, n_trials=40, seed=3, keep="summary")
+    assert repr(expected).startswith("Result(umab-nn: expected regret ")
+    assert repr(sampled).startswith("Result(umab-nn: sampled regret ")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("  umab-nn ")]
+    assert words.measured(expected.mean[-1], expected.se[-1]) in line
+    assert "final expected regret" in done.stdout
+    assert "as umab.simulate(..., expected=True) does" in done.stdout and "sampled regret" in done.stdout

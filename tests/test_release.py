@@ -154,13 +154,13 @@ def test_commands_that_need_no_extra(installed: Installed) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("compare losses.csv", "report"),
-        ("reproduce --list", "report"),
-        ("run losses.toml", "report"),
-        ("suite", "report"),
-        ("certify losses.csv", "report"),
-        ("scaling", "report"),
-        ("sweep losses.toml", "sweep"),
+        ("compare losses.csv", "data"),
+        ("reproduce --list", "data"),
+        ("run losses.toml", "data"),
+        ("suite", "data"),
+        ("certify losses.csv", "data"),
+        ("scaling", "data"),
+        ("sweep losses.toml", "data"),
         ("data fetch", "data"),
     ],
 )
@@ -178,8 +178,9 @@ CALLS = {
     "umab.datasets.sales(real=False)": "data",
     "umab.datasets.stocks(real=True)": "data",
     "umab.datasets.stocks(real=False)": "river",
-    "umab.theory.certify('umab-nn', [[1.0, 2.0]])": "report",
-    "umab.theory.scaling('umab-nn')": "report",
+    "umab.theory.certify('umab-nn', [[1.0, 2.0]])": "data",
+    "umab.theory.scaling('umab-nn')": "data",
+    "umab.simulate('uniform', [[1.0, 2.0]], n_trials=2).plot().svg": "report",
 }
 
 

@@ -239,7 +239,7 @@ def test_dates_are_no_arms_in_other_places_either(tmp_path: Path) -> None:
 def test_options_of_reading_are_for_files(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b,x\n1,2,z\n")
     assert umab.Losses.of(path, reward=True, drop=["x"]).table.tolist() == [[-1.0, -2.0]]
-    with pytest.raises(TypeError, match="reward must be for the path of a file, but got list"):
+    with pytest.raises(TypeError, match="must be for the path of a file, but got them for list"):
         umab.Losses.of([[1.0, 2.0]], reward=True)
 
 

@@ -53,12 +53,14 @@ class Losses:
         arms: Iterable[str] | None = None,
         source: str | None = None,
         provenance: Mapping[str, Any] | None = None,
-        **reading: Any,
+        reward: bool = False,
+        drop: Sequence[str] = (),
+        suspicious: Literal["refuse", "allow"] = "refuse",
     ) -> Losses:
         """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
 
-        Columns of a frame or file name the arms, if `arms` does not. A file is read as `read` reads it, with the
-        options ``reward``, ``drop`` and ``suspicious``; that needs the extra ``[data]``.
+        Columns of a frame or file name the arms, if `arms` does not. A file is read as `read` reads it, with the same
+        options; that needs the extra ``[data]``.
 
         Examples
         --------
@@ -67,18 +69,21 @@ class Losses:
         Losses of 3 rounds, 2 arms, from 0.1 to 0.6
         """
         found: tuple[Any, Iterable[str] | None, str, Mapping[str, Any]]
+        is_path = isinstance(data, (str, os.PathLike))
+        if not is_path and (reward or drop or suspicious != "refuse"):
+            raise TypeError(
+                f"reward, drop and suspicious must be for the path of a file, but got them for {type(data).__name__}"
+            )
         if isinstance(data, Losses):
             if arms is None and source is None and provenance is None:
                 return data
             found = data.table, data.arms, data.source, data.provenance
-        elif isinstance(data, (str, os.PathLike)):
-            read = cls.read(data, **reading)
-            found, reading = (read.table, read.arms, read.source, read.provenance), {}
+        elif is_path:
+            read = read_file(data, tables.IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious)
+            found = read.table, read.arms, read.source, read.provenance
         else:
             # A frame is what has columns: pandas and polars are not imported to find out.
             found = data, getattr(data, "columns", None), type(data).__name__, {}
-        if reading:
-            raise TypeError(f"{', '.join(reading)} must be for the path of a file, but got {type(data).__name__}")
         table, names, origin, about = found
         return cls._checked(
             table,

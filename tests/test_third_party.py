@@ -1,0 +1,305 @@
+"""A policy of somebody else's: one file, one line that registers it, and it is everywhere; and nothing is imported unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import umab
+
+ROOT = Path(__file__).parent.parent
+
+POLICY = '''
+"""A policy that draws from the exponentials of scaled sums, and a wrapper."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import umab
+from umab import checks, simplex
+from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
+from umab.simplex import Vector, mix, softmin
+
+
+class State(NamedTuple):
+    probabilities: Vector
+    weights: Vector
+    loss_sums: Vector
+    unit: float
+
+
+class Parameters(NamedTuple):
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(umab.Policy):
+    """losses of any size and sign; a toy from another package"""
+
+    share: float = 0.25
+    scale_free: ClassVar[bool] = True
+    published: ClassVar[bool] = True
+    colour: ClassVar[str] = "#123456"
+    reference: ClassVar[str] = "Nobody 2026"
+    rate_in_norms: ClassVar[str] = "ℓ∞ √(nT)"
+
+    def __post_init__(self):
+        self._set(share=checks.probability("share", self.share))
+
+    def init(self, n_arms):
+        uniform = simplex.uniform(n_arms)
+        return State(uniform, uniform.copy(), [0.0] * n_arms, FINEST_UNIT)
+
+    def parameters_for(self, n_arms):
+        return Parameters(self.share)
+
+    @property
+    def guarantee(self):
+        return "ℓ∞ T, which says little"
+
+    @staticmethod
+    def update(parameters, state, arm, loss, probability):
+        unit, shrink = fit_unit(state.unit, loss)
+        rescale(state.loss_sums, shrink)
+        state.loss_sums[arm] += importance_weighted(loss * unit, max(probability, 0.01))
+        softmin(state.loss_sums, 0.02, state.weights)
+        mix(state.weights, parameters.share, state.probabilities)
+        return State(state.probabilities, state.weights, state.loss_sums, unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotRegistered(Toy):
+    """losses of any size and sign; nobody registered it"""
+
+    colour: ClassVar[str] = ""
+
+
+class Inner(NamedTuple):
+    inner: object
+
+    @property
+    def probabilities(self):
+        return self.inner.probabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flipped(umab.Wrapper):
+    """the policy inside, on losses times a factor"""
+
+    def init(self, n_arms):
+        return Inner(self.policy.init(n_arms))
+
+    @staticmethod
+    def around(inner_update):
+        def update(parameters, state, arm, loss, probability, *ticket):
+            return Inner(inner_update(parameters.inner, state.inner, arm, 2.0 * loss, probability, *ticket))
+
+        return update
+'''
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "toy-policies"
+version = "1.0"
+
+[project.entry-points."umab.policies"]
+toy = "toy_policies:Toy"
+flipped = "toy_policies:Flipped"
+broken = "toy_policies:NoSuchThing"
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the package installed in it, and all that the tests have besides; its Python."""
+    folder = tmp_path_factory.mktemp("third-party")
+    (folder / "package" / "toy_policies").mkdir(parents=True)
+    (folder / "package" / "toy_policies" / "__init__.py").write_text(POLICY)
+    (folder / "package" / "pyproject.toml").write_text(PYPROJECT)
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+    python = folder / "env" / "bin" / "python"
+    found = subprocess.run(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    here = "\n".join([str(ROOT / "src"), sysconfig.get_path("purelib")])
+    (Path(found.stdout.strip()) / "beside.pth").write_text(f"{here}\n")
+    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", str(folder / "package")]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    random = np.random.default_rng(0)
+    np.savetxt(folder / "t.csv", random.exponential([1.0, 2.0, 4.0], (60, 3)), "%.6f", ",", header="a,b,c", comments="")
+    return python
+
+
+def run(environment: Path, *arguments: str, code: int = 0, warn: str = "ignore") -> str:
+    """Run Python there, in the folder with the table; the policy that cannot be had is a warning."""
+    done = subprocess.run(
+        [str(environment), "-W", warn, *arguments],
+        cwd=environment.parents[2],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": ""},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def python(environment: Path, code: str) -> str:
+    return run(environment, "-c", textwrap.dedent(code))
+
+
+def test_it_is_listed_and_described_by_what_stands_in_its_class(environment: Path) -> None:
+    text = run(environment, "-m", "umab.cli", "policies", warn="default")
+    (line,) = [line for line in text.splitlines() if line.startswith("toy ")]
+    assert "Nobody 2026" in line and "ℓ∞ T, which says little" in line
+    assert "the policy 'broken' of 'toy_policies:NoSuchThing' cannot be had: AttributeError" in text
+    table = python(
+        environment,
+        f"""
+        import sys
+        sys.path.insert(0, {str(ROOT / "docs")!r})
+        import hooks
+        print(hooks.policies())
+        """,
+    )
+    assert "| `toy` | any | – | no | yes | one loss | ℓ∞ T, which says little |" in table
+
+
+def test_it_is_compared_charted_reported_and_swept(environment: Path) -> None:
+    folder = environment.parents[2]
+    text = run(environment, "-m", "umab.cli", "compare", "t.csv", "--trials", "3")
+    assert "\n  toy " in text
+    page = (folder / "report-t" / "index.html").read_text()
+    assert "#123456" in page and '"toy"' in page
+    assert (
+        python(
+            environment,
+            """
+        from umab.experiments.contest import competitors
+        from umab.plotting import styles_of
+        from umab.theory import table1
+        print(styles_of(["uniform", "toy"])[1].colour, "toy" in competitors())
+        print([row.bound.policy for row in table1("t.csv", n_trials=2) if "toy" in row.bound.policy])
+        """,
+        )
+        == "#123456 True\n['toy']\n"
+    )
+    (folder / "grid.toml").write_text(
+        'data = "t.csv"\ntrials = 2\npolicies = ["flipped(toy)", "flipped(toy_policies:NotRegistered:share=0.5)"]\n'
+        "[grid.toy]\nshare = [0.1, 0.5]\n"
+        '[grid."toy_policies:NotRegistered"]\nshare = [0.1]\n'
+    )
+    text = run(environment, "-m", "umab.cli", "sweep", "grid.toml", "--backend", "processes", "--workers", "2")
+    assert "5 of 5 cells are done" in text
+    (folder / "mine.toml").write_text(
+        'data = "t.csv"\ntrials = 2\npolicies = ["toy", "toy_policies:NotRegistered:share=0.5"]\n'
+        'claims = ["toy < toy_policies:NotRegistered:share=0.5"]\n'
+    )
+    text = run(environment, "-m", "umab.cli", "run", "mine.toml")
+    assert "\n  toy_policies:NotRegistered:share=0.5 " in text
+
+
+def test_the_laws_test_it(environment: Path) -> None:
+    laws = str(ROOT / "tests" / "test_laws.py")
+    options = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        laws,
+    ]
+    ignored = ["-W", "ignore:the policy 'broken'"]
+    listed = run(environment, *options, *ignored, "--collect-only", "-k", "toy")
+    assert listed.count("[toy") >= 10
+    text = run(environment, *options, *ignored, "-k", "toy and (powers_of_two or saved_loaded or same_state)")
+    assert "3 passed" in text
+
+
+def test_a_file_names_it_and_imports_nothing_else(environment: Path) -> None:
+    said = python(
+        environment,
+        """
+        import json, sys
+        import umab
+        learner = umab.Learner("flipped(toy:share=0.5)", 3, seed=0)
+        learner.update(learner.select(), 2.0)
+        learner.save("toy.json")
+        import toy_policies
+        mine = umab.Learner(toy_policies.NotRegistered(), 3, seed=0)
+        mine.save("mine.json")
+        """,
+    )
+    assert said == ""
+    said = python(
+        environment,
+        """
+        import sys
+        import umab
+        try:
+            umab.Learner.load("mine.json")
+        except ValueError as error:
+            print(error)
+        """,
+    )
+    assert "a policy must be registered" in said and "Learner.load(path, policy=...)" in said
+    said = python(
+        environment,
+        """
+        import umab
+        print(umab.Learner.load("toy.json").policy)
+        import toy_policies
+        print(umab.Learner.load("mine.json", policy=toy_policies.NotRegistered()).policy.name)
+        """,
+    )
+    assert said == ("Flipped(policy=Toy(share=0.5))\ntoy_policies:NotRegistered:share=0.25\n")
+
+
+def test_no_text_makes_this_program_import_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("trap:Policy", "centred(trap:Policy)", "trap:Policy:rate=2"):
+        with pytest.raises(ValueError, match="a policy must be registered, but got"):
+            umab.Learner(name, 2)
+        with pytest.raises(ValueError, match="a policy must be registered, but got"):
+            umab.simulate(name, [[1.0, 2.0]])
+    saved = json.loads(umab.Learner("uniform", 2).to_json())
+    for about in ({"name": "trap:Policy", "parameters": {}}, "trap:Policy"):
+        with pytest.raises(ValueError, match="a saved"):
+            umab.Learner.from_json(json.dumps({**saved, "policy": about}))
+    with pytest.raises(ValueError, match="a saved"):
+        umab.Learner.from_json(json.dumps({**saved, "version": 2, "policy": "trap:Policy"}))
+    with pytest.raises(SystemExit, match="imported"):  # a person may
+        umab.policy("trap:Policy", allow_import=True)
+    assert "trap" not in sys.modules
+
+
+def test_a_place_that_holds_no_policy_is_refused() -> None:
+    for place, message in (
+        ("no_such_module:Policy", "a policy must be registered or be at module:Class, but got 'no_such_module:Policy'"),
+        ("umab:nothing", "'umab:nothing': module 'umab' has no attribute 'nothing'"),
+        ("umab:simulate", "a policy must be a umab.Policy or a class of one, but 'umab:simulate' is"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            umab.policy(place, allow_import=True)
+    assert umab.policy("umab:UMABG:rate=4", allow_import=True) == umab.UMABG(rate=4.0)
+    assert umab.policy("umab:Centred(umab:UMABS)", allow_import=True) == umab.recommended()
