@@ -29,8 +29,8 @@ reproduce: $(VENV)/.reproduce
 paper: reproduce
 	$(BIN)/python -m umab.report.paper_page report docs
 
-# One process for each core; a file's tests stay together, as they share what is expensive.
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+# One process for each core. Each begins with half of the files, whose tests share what is expensive, and helps at the end.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"

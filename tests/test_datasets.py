@@ -458,7 +458,7 @@ def test_the_cache_is_that_of_the_user_unless_named(monkeypatch: pytest.MonkeyPa
     assert sources.cache_folder().name == "umab" and sources.cache_folder().is_absolute()
 
 
-PACKED, OTHER = gzip.compress(TABLE), TABLE[:-1]
+PACKED, OTHER = gzip.compress(TABLE, mtime=0), TABLE[:-1]
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ PACKED, OTHER = gzip.compress(TABLE), TABLE[:-1]
         (".csv", b"", "but got 0 bytes with sha256"),
         (".csv.gz", PACKED[:-1000], "must be a whole .gz file that holds one table, .* as that: .*ended before"),
         (".csv.gz", b"no gzip", "must be a whole .gz file that holds one table, .* as that: Not a gzipped file"),
-        (".csv.gz", gzip.compress(OTHER), f"but got {len(OTHER)} bytes with sha256"),
+        (".csv.gz", gzip.compress(OTHER, mtime=0), f"but got {len(OTHER)} bytes with sha256"),
         (".zip", zipped(TABLE)[:-50], "must be a whole .zip file that holds one table, .* as that: .*not a zip file"),
         (
             ".zip",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import mpmath
@@ -18,7 +19,9 @@ from helpers import POLICIES, deaf, same_bits, without_times
 from umab.algorithms.ahb import take_in
 from umab.algorithms.base import Policy
 from umab.algorithms.sf_mab import stability
+from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
+from umab.engine.layout import blank_ticket, layout_of
 from umab.simplex import softmin
 from umab.testing import EXTREMES, Array, compiled_state, forced, forced_interpreted
 from umab.testing import legal_losses as legal
@@ -307,8 +310,10 @@ def test_a_refused_update_changes_nothing(policy: Policy, loss: object) -> None:
 @pytest.mark.filterwarnings("ignore:the draw has become almost deterministic")
 @pytest.mark.parametrize("pattern", ["mixed", "by arm", "rare"])
 def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, pattern: str) -> None:
-    """No probability is ever NaN, 0 or negative when the policy itself draws."""
-    n_rounds = 1_000_000 if pattern == "mixed" and policy.name.startswith("umab") else 100_000
+    """No probability is ever NaN, 0 or negative when the policy itself draws.
+
+    Every round of a hundred thousand is looked at, and every hundredth of a million.
+    """
     random = np.random.default_rng(0)
     if pattern == "mixed":
         table = random.choice(EXTREMES, size=(997, 3))
@@ -321,12 +326,30 @@ def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, patt
     if policy.plays_each_arm_first:
         for _ in range(3):
             learner.update(learner.select(), 1.0)
-    for t in range(n_rounds):
+    for t in range(100_000 if pattern == "mixed" else 30_000):
         choice = learner.select()
         learner.update(choice, rows[t % 997][choice.index])
         p, q, r = learner._probabilities.tolist()
         assert p > 0.0 and q > 0.0 and r > 0.0 and abs(p + q + r - 1.0) < 1e-12, (t, p, q, r)
     assert np.isfinite(learner._buffer).all()
+    table = np.ascontiguousarray(legal(policy, table)[:900])
+    for buffers in states_on_the_way(policy, table, n_rounds=1_000_000, every=100):
+        rows = layout_of(policy).probabilities(buffers)
+        assert (rows > 0.0).all() and abs(rows.sum() - 1.0) < 1e-12 and np.isfinite(buffers).all()
+
+
+def states_on_the_way(policy: Policy, table: Array, n_rounds: int, every: int) -> Iterator[Array]:
+    """Yield the buffer of a compiled trial on a table that is repeated, every so many rounds."""
+    n_arms, kernel, random = table.shape[1], simulation_kernel(policy), np.random.default_rng(1)
+    buffers, totals = layout_of(policy).start(policy, n_arms).reshape(1, -1), np.zeros(1)
+    regret, arms = np.zeros((1, every)), np.zeros((1, every), dtype=np.int32)
+    rooms = np.tile(blank_ticket(policy, layout_of(policy), n_arms), (1, 1, 1))
+    for first in range(0, n_rounds, every):
+        losses = table[first % len(table) :][:every]
+        uniforms = random.random((1, every))
+        kernel(buffers, rooms, uniforms, losses, np.zeros_like(losses), regret[0] * 0.0, False, totals, regret, arms)
+        if first >= every:  # policies that play each arm first have done so
+            yield buffers
 
 
 @every_bandit

@@ -1,4 +1,4 @@
-"""A policy of somebody else's: one file, one line that registers it, and it is everywhere; and nothing is imported unasked."""
+"""A policy of somebody else's: one file, one line that registers it, and it is everywhere. Nothing else is imported."""
 
 from __future__ import annotations
 
