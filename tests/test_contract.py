@@ -33,9 +33,9 @@ each_toy = pytest.mark.parametrize("policy", TOYS.values(), ids=TOYS.keys())
 LOSSES = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, size=(120, 3)) * 3.0
 
 
-@each_toy
-def test_a_toy_keeps_the_contract_in_every_runtime(policy: Policy) -> None:
-    check_policy(policy)
+@pytest.mark.parametrize("kind", ["ticket", "rows", "fixed vector", "wrapper around a wrapper"])
+def test_a_toy_keeps_the_contract_in_every_runtime(kind: str) -> None:
+    check_policy(TOYS[kind])
 
 
 @each_toy

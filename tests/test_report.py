@@ -325,6 +325,7 @@ def test_the_page_draws_all_figures_and_needs_no_network(opened: tuple[Any, list
     assert too_wide <= 0
 
 
+@pytest.mark.parametrize("opened", [1280], indirect=True, ids=["desktop"])
 def test_the_page_says_what_was_found(opened: tuple[Any, list[str]], six: Run) -> None:
     tab, _ = opened
     text = " ".join(tab.inner_text("main").split())

@@ -217,8 +217,9 @@ def test_the_contest_runs_what_simulate_runs() -> None:
 def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "suite"
     arguments = ["suite", "--trials", "5", "--data", "stand-in", "--policy", "umab-s:rate=9", "--out", str(out)]
-    for _ in range(2):  # the second takes the place of the first
-        assert cli.main(arguments) == 0
+    assert cli.main(["suite", "--half", "validation", "--trials", "3", "--out", str(out)]) == 0
+    assert "Development half" not in (out / "index.html").read_text()
+    assert cli.main(arguments) == 0  # takes the place of the first
     printed = capsys.readouterr().out
     assert "validation half" in printed and "umab-s:rate=9" in printed and "What is wanted is" in printed
     content = json.loads((out / "results.json").read_text())
@@ -230,8 +231,6 @@ def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert sorted(path.name for path in (out / "figures").iterdir()) == [
         f"{half}.{ending}" for half in ("development", "validation") for ending in ("pdf", "png", "svg")
     ]
-    assert cli.main(["suite", "--half", "validation", "--trials", "3", "--out", str(out)]) == 0
-    assert "Development half" not in (out / "index.html").read_text()
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "suite.md"

@@ -109,15 +109,15 @@ store: Any = None  # the scalars of a state back to its buffer
 load_ticket: Any = None  # the same two for tickets
 store_ticket: Any = None
 note: Any = None  # `_note` or `_note_with_ticket`
-hear: Any = None  # `_hear` or `_hear_with_ticket`
-learn: Any = None  # `_learn` or `_learn_full`
+learn: Any = None  # `_learn` or one of its kin
 play: Any = None  # `_play`
-select_in: Any = None  # `_select_in`
-take_in: Any = None  # `_take_in_one`
+
+
+# What differs between policies. `room` is where the ticket of a draw is, of a policy that has tickets.
 
 
 def _note(parameters: Any, state: Any, arm: int, room: Any) -> Any:
-    """Note that an arm was drawn; `room` is where the ticket of the draw goes, of a policy that has tickets."""
+    """Note that an arm was drawn."""
     return selected(parameters, state, arm)
 
 
@@ -127,19 +127,16 @@ def _note_with_ticket(parameters: Any, state: Any, arm: int, room: Any) -> Any:
     return selected(parameters, state, arm)
 
 
-def _hear(parameters: Any, state: Any, arm: int, loss: float, probability: float, room: Any) -> Any:
-    """Learn from the loss of an arm; `room` is where the ticket of its draw is."""
-    return update(parameters, state, arm, loss, probability)
-
-
-def _hear_with_ticket(parameters: Any, state: Any, arm: int, loss: float, probability: float, room: Any) -> Any:
-    (probabilities,) = distribution(state)
-    return update(parameters, state, arm, loss, probability, load_ticket(room, len(probabilities)))
-
-
 def _learn(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
-    """Learn from the losses of round `t`, in which an arm was drawn."""
-    return hear(parameters, state, arm, losses[t, arm], probability, room)
+    """Learn from the loss of an arm in round `t`."""
+    return update(parameters, state, arm, losses[t, arm], probability)
+
+
+def _learn_with_ticket(
+    parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any
+) -> Any:
+    (probabilities,) = distribution(state)
+    return update(parameters, state, arm, losses[t, arm], probability, load_ticket(room, len(probabilities)))
 
 
 def _learn_full(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
@@ -283,14 +280,16 @@ def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expec
 
 
 def _select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
-    return select_in(buffer, n_arms, uniform, arm, buffer)  # type: ignore[no-any-return]
+    state = load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(selected(load_parameters(buffer), state, arm), buffer)
+    return arm, probability
 
 
 def _select_with_ticket(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
-    return select_in(buffer, n_arms, uniform, arm, room)  # type: ignore[no-any-return]
-
-
-def _select_in(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
     state = load(buffer, n_arms)
     (probabilities,) = distribution(state)
     if arm < 0:
@@ -301,22 +300,19 @@ def _select_in(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) ->
 
 
 def _take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
-    take_in(buffer, n_arms, arm, loss, probability, select_first, buffer)
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = selected(parameters, state, arm)
+    store(update(parameters, state, arm, loss, probability), buffer)
 
 
 def _take_in_with_ticket(
     buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
 ) -> None:
-    take_in(buffer, n_arms, arm, loss, probability, select_first, room)
-
-
-def _take_in_one(
-    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
-) -> None:
     parameters, state = load_parameters(buffer), load(buffer, n_arms)
     if select_first:
         state = note(parameters, state, arm, room)
-    store(hear(parameters, state, arm, loss, probability, room), buffer)
+    store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 
 def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any]:
@@ -357,15 +353,9 @@ def _steps(policy: Policy) -> dict[str, Any]:
     """Return what the kernels of a policy are put together from, each after those that it calls."""
     if policy.full_information:
         return {"note": _note, "learn": _learn_full, "play": _play}
-    tickets = policy.ticket(1) is not None
-    return {
-        "note": _note_with_ticket if tickets else _note,
-        "hear": _hear_with_ticket if tickets else _hear,
-        "learn": _learn,
-        "play": _play,
-        "select_in": _select_in,
-        "take_in": _take_in_one,
-    }
+    if policy.ticket(1) is None:
+        return {"note": _note, "learn": _learn, "play": _play}
+    return {"note": _note_with_ticket, "learn": _learn_with_ticket, "play": _play}
 
 
 def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Callable[..., Any]:
