@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs examples paper reproduce theory suite test test-all test-versions lint bench bench-peers bench-install dist clean
+.PHONY: help docs examples paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-versions  install the wheel on each Python from 3.11 on that is here, and use it"
 	@echo "make lint           formatting, types and import rules"
 	@echo "make bench          measure speed, as ratios taken in one run, and write docs/speed.md"
+	@echo "make bench-before   measure HEAD beside an earlier commit, by turns: make bench-before BASE=HEAD~1"
 	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
 	@echo "make bench-install  measure a fresh installation and write docs/install.md"
 	@echo "make dist           build the sdist and the wheel into dist/"
@@ -68,6 +69,11 @@ suite: $(VENV)/.reproduce
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# Both as wheels, in two processes that take turns.
+BASE ?= HEAD~1
+bench-before: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.before $(BASE)
 
 # A network to install the other libraries, each below .venv-peers (one of them brings gigabytes); then some minutes.
 bench-peers: $(VENV)/.bench

@@ -266,7 +266,7 @@ def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[u
 
 def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:
     with run_page("docs/extending.md", in_full=False) as example:
-        line = blocks("docs/extending.md", "text")[0].strip().removesuffix(",")
+        line = blocks("docs/extending.md", "text")[-1].strip().removesuffix(",")
         for name, policy in eval("{" + line + "}", vars(example)).items():
             assert name in umab.policies()  # the page has registered it
             umab.register(name, policy)

@@ -1,0 +1,157 @@
+"""This checkout against an earlier commit: both as wheels, in two processes that take turns.
+
+`python -m benchmarks.before HEAD~1` prints the ratios of their times: simulations of every policy that both have, and
+one decision at a time. Only public names are used, so that any two commits can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import Ratio, ratio_of_turns
+
+ROOT = Path(__file__).parent.parent
+SIZES = (2, 10, 100)
+
+WORKER = """
+import json, sys, time, warnings
+import numpy as np
+import umab
+
+warnings.simplefilter("ignore")
+
+
+def losses_of(policy, n_rounds, n_arms):
+    table = np.random.default_rng(0).normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(n_rounds, n_arms))
+    lowest, highest = policy.loss_range
+    if policy.needs_range:
+        return lowest + (highest - lowest) * np.modf(np.abs(table))[0]
+    return np.abs(table) if lowest == 0.0 else table
+
+
+def simulated(policy, n_arms):
+    n_trials = max(32, 3200 // n_arms)
+    table = umab.Losses.of(losses_of(policy, 1000, n_arms))
+    return lambda: umab.simulate(policy, table, n_trials=n_trials, n_threads=1, keep="summary", progress=False)
+
+
+def online(policy, n_arms):
+    losses = losses_of(policy, 5000, 1)[:, 0].tolist()
+
+    def run():
+        learner = umab.Learner(policy, n_arms, seed=0)
+        for loss in losses:
+            learner.update(learner.select(), loss)
+
+    return run
+
+
+print(json.dumps([n for n in umab.policies() if not umab.policy(n).full_information]), flush=True)
+works = {}
+for line in sys.stdin:
+    kind, name, n_arms = case = tuple(json.loads(line))
+    if case not in works:
+        policy = umab.policy(name).for_horizon(1000 if kind == "simulate" else 5000)
+        works = {case: (simulated if kind == "simulate" else online)(policy, n_arms)}
+        works[case]()
+    start = time.perf_counter()
+    works[case]()
+    print(time.perf_counter() - start, flush=True)
+"""
+
+
+class Worker:
+    """A process with umab as it was at some commit."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            env=settings,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.policies: list[str] = json.loads(self._answer())
+
+    def seconds(self, *case: Any) -> float:
+        """Return how long a case takes."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(case) + "\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def unpacked_wheel(revision: str, folder: Path) -> Path:
+    """Return a folder with what the wheel of a commit installs."""
+    source, wheels, unpacked = (folder / name for name in ("source", "wheels", "unpacked"))
+    source.mkdir(parents=True)
+    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "x", "-C", str(source)], input=archive, check=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(source)]
+    subprocess.run(pip, check=True)
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(unpacked)
+    return unpacked
+
+
+@contextlib.contextmanager
+def workers(now: str, before: str) -> Iterator[tuple[Worker, Worker]]:
+    """Yield two processes, of one commit and of another."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = [Worker(unpacked_wheel(revision, Path(folder, name))) for name, revision in (("a", now), ("b", before))]
+        try:
+            yield made[0], made[1]
+        finally:
+            for each in made:
+                each.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("before", help="the commit to compare with")
+    parser.add_argument("--now", default="HEAD", help="the commit that is compared (default: HEAD)")
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    worst: dict[str, tuple[float, str]] = {}
+    with workers(options.now, options.before) as (now, before):
+        names = [name for name in now.policies if name in before.policies]
+        cases = [("simulate", name, n_arms) for name in names for n_arms in SIZES]
+        cases += [("online", name, 10) for name in names]
+        for case in cases:
+            ratio: Ratio = ratio_of_turns(
+                lambda case=case: now.seconds(*case),  # type: ignore[misc]
+                lambda case=case: before.seconds(*case),  # type: ignore[misc]
+                repeats=options.repeats,
+            )
+            kind, name, n_arms = case
+            print(f"{kind:10}{name:18}n = {n_arms:<5}{ratio}", flush=True)
+            worst[kind] = max(worst.get(kind, (0.0, "")), (ratio.median, f"{name}, n = {n_arms}"))
+    for kind, (median, where) in worst.items():
+        print(f"largest median ratio, {kind}: {median:.3f} ({where})")
+
+
+if __name__ == "__main__":
+    main()
