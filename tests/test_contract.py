@@ -23,11 +23,9 @@ TOYS: dict[str, Policy] = {
     "ticket": ScaleAtDraw(),
     "rows": LastEight(),
     "fixed vector": TwoMinds(),
-    "wrapper with a parameter": Capped(umab.UMABG(rate=4.0), limit=0.5),
     "wrapper around a ticket": Capped(ScaleAtDraw(rate=2.0)),
     "wrapper around a note": Capped(umab.AHB()),
     "wrapper around a wrapper": Capped(umab.recommended(), limit=2.0),
-    "wrapper around rows": umab.Centred(LastEight()),
 }
 each_toy = pytest.mark.parametrize("policy", TOYS.values(), ids=TOYS.keys())
 LOSSES = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, size=(120, 3)) * 3.0

@@ -170,7 +170,7 @@ def test_draw_gives_a_gap_left_by_rounding_to_the_likeliest_arm() -> None:
     assert simplex.draw([0.3, 0.6, 0.1 - 1e-9], 1 - 2**-53) == 1
 
 
-@pytest.mark.parametrize("n_arms", [1, 2, 3, 70, 1000])
+@pytest.mark.parametrize("n_arms", [1, 2, 3, 70, 400])
 @pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e3, 1e150])
 def test_tsallis_is_accurate(n_arms: int, size: float) -> None:
     loss_sums = (np.random.default_rng(n_arms).normal(size=n_arms) * size).tolist()

@@ -354,7 +354,7 @@ def test_a_damaged_table_is_written_again_and_a_damaged_list_of_cells_named(fold
     assert table.read_bytes() == whole
 
 
-@pytest.mark.parametrize("backend", ["threads", "processes"])
+@pytest.mark.parametrize("backend", ["threads", pytest.param("processes", marks=pytest.mark.slow)])
 def test_ctrl_c_keeps_what_is_done(backend: str, folder: Path, local: dict[str, bytes]) -> None:
     out = folder / "sweep-long"
     with start(folder, "long.toml", "--backend", backend, "--workers", "2") as process:
@@ -661,6 +661,7 @@ def on(dask: Dask) -> Sequence[str]:
     return "--backend", "dask", "--address", dask.address
 
 
+@pytest.mark.slow
 def test_a_dask_worker_that_is_killed_is_survived(folder: Path, dask: Dask, local: dict[str, bytes]) -> None:
     victim, _ = dask.worker(), dask.worker()
     out = folder / "sweep-long"
@@ -674,6 +675,7 @@ def test_a_dask_worker_that_is_killed_is_survived(folder: Path, dask: Dask, loca
     assert written(out) == local
 
 
+@pytest.mark.slow
 def test_a_client_that_is_killed_is_resumed_on_dask(folder: Path, dask: Dask, local: dict[str, bytes]) -> None:
     dask.worker(), dask.worker()
     out = folder / "sweep-long"
