@@ -34,9 +34,11 @@ paper: reproduce
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test: $(VENV)/.test
+	$(BIN)/python tests/warm.py
 	$(PYTEST) -m "not slow"
 
 test-all: $(VENV)/.test
+	$(BIN)/python tests/warm.py
 	$(PYTEST)
 
 test-versions: $(VENV)/.test

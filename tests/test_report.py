@@ -295,11 +295,11 @@ def test_text_on_the_page_is_text(six: Run) -> None:
     assert text.count("</script>") == 2
 
 
-@pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
-def opened(browser: Any, report: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[str]]]:
-    """The page at the width of a desk or a phone, and what it has complained of or asked for."""
+@pytest.fixture(scope="module")
+def opened(browser: Any, report: Path) -> Iterator[tuple[Any, list[str]]]:
+    """The page, and what it has complained of or asked for."""
     said: list[str] = []
-    tab = browser.new_page(viewport={"width": request.param, "height": 800})
+    tab = browser.new_page(viewport={"width": 1280, "height": 800})
     tab.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     tab.on("pageerror", lambda error: said.append(f"error: {error}"))
     tab.on("request", lambda asked: said.append(f"request: {asked.url}"))
@@ -321,11 +321,13 @@ def test_the_page_draws_all_figures_and_needs_no_network(opened: tuple[Any, list
         assert len(chart.query_selector_all("g.mark-area path")) == len(outcome.curves)
         labels = [label.text_content() for label in chart.query_selector_all(".role-legend-label text")]
         assert sorted(labels) == sorted(outcome.curves)
-    too_wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert too_wide <= 0
+    for width in (390, 1280):  # a phone, and a desk
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.wait_for_function(f"document.querySelector('.chart svg').getBoundingClientRect().width <= {width}")
+        too_wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert too_wide <= 0, width
 
 
-@pytest.mark.parametrize("opened", [1280], indirect=True, ids=["desktop"])
 def test_the_page_says_what_was_found(opened: tuple[Any, list[str]], six: Run) -> None:
     tab, _ = opened
     text = " ".join(tab.inner_text("main").split())
