@@ -68,6 +68,8 @@ class Choice(NamedTuple):
     id: int
 
 
+_new = tuple.__new__
+
 _Open = tuple[Choice, int | None, int | None, float, Buffer | None, float]
 """A choice whose loss has not come yet: where its arm is now, the arm that the policy will hear of, as `umab.eligible`
 says, and with which probability, each None if the arm is gone; its ticket, if the policy has tickets; and when it was
@@ -137,7 +139,7 @@ class Learner:
         self._labels, self._index = labels, _indices(labels)
         self._lowest, self._highest = policy.loss_range
         self._layout = layout_of(policy)
-        self._kernels = online_kernels(policy)
+        self._select, self._update = online_kernels(policy)
         self._blank_ticket = None if self._layout.ticket is None else self._blank
         self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
         self._n_quiet = 0  # calls of select since the last feedback
@@ -225,23 +227,28 @@ class Learner:
         if not self._uniforms:
             self._refill()
         uniform = self._uniforms.pop()
-        ticket = None if self._blank_ticket is None else self._blank_ticket()
+        ticket = None
         if eligible is None:
-            if ticket is None:
-                index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1)
+            if self._blank_ticket is None:
+                index, probability = self._select(self._buffer, len(self._labels), uniform, -1)
             else:
-                index, probability = self._kernels.select(self._buffer, len(self._labels), uniform, -1, ticket)
+                ticket = self._blank_ticket()
+                index, probability = self._select(self._buffer, len(self._labels), uniform, -1, ticket)
             account, account_probability = index, probability
         else:
             if not self._uniforms:
                 self._refill()
             uniforms = uniform, self._uniforms.pop()
             index, probability, account, account_probability = draw_among(self._probabilities, eligible, uniforms)
+            if self._blank_ticket is not None:
+                ticket = self._blank_ticket()
             # The policy notes the arm that it will hear of.
-            self._kernels.select(self._buffer, len(self._labels), 0.0, account, *_alone(ticket))
-        choice = Choice(self._labels[index], index, probability, self._next_id)
-        self._open[self._next_id] = (choice, index, account, account_probability, ticket, time.time())
-        self._next_id += 1
+            self._select(self._buffer, len(self._labels), 0.0, account, *(() if ticket is None else (ticket,)))
+        identity = self._next_id
+        # As Choice(...), without the call of a function in Python: one is made in every round.
+        choice = _new(Choice, (self._labels[index], index, probability, identity))
+        self._open[identity] = (choice, index, account, account_probability, ticket, time.time())
+        self._next_id = identity + 1
         self._tallies[index].selected += 1
         return choice
 
@@ -326,7 +333,7 @@ class Learner:
                 if self._may_warn_of_labels and probability is None and self._open:
                     self._warn_of_labels(index)
                 ticket = () if self._blank_ticket is None else (self._blank_ticket(),)
-                self._kernels.update(self._buffer, len(self._labels), index, loss, propensity, True, *ticket)
+                self._update(self._buffer, len(self._labels), index, loss, propensity, True, *ticket)
             if index is not None:
                 self._tallies[index].take_in(value)
             self._n_quiet = 0
@@ -360,9 +367,9 @@ class Learner:
         del self._open[choice.id]
         if account is not None and loss is not None:
             if ticket is None:
-                self._kernels.update(self._buffer, n_arms, account, loss, probability, False)
+                self._update(self._buffer, n_arms, account, loss, probability, False)
             else:
-                self._kernels.update(self._buffer, n_arms, account, loss, probability, False, ticket)
+                self._update(self._buffer, n_arms, account, loss, probability, False, ticket)
 
     def forget(self, choice: Choice) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
@@ -729,11 +736,6 @@ def _all_parameters(about: Any) -> list[Any]:
     """Return the parameters in the description of a policy, and those of the policies inside."""
     inner = about.get("inner")
     return [about["parameters"], *([] if inner is None else _all_parameters(inner))]
-
-
-def _alone(ticket: Buffer | None) -> tuple[Buffer, ...]:
-    """Return a ticket as the last argument of a kernel: none if there is none."""
-    return () if ticket is None else (ticket,)
 
 
 def _warn(message: str) -> None:
