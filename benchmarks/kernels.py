@@ -94,7 +94,7 @@ def generic(
     regret, arms = np.zeros((n_trials, n_rounds)), np.zeros((n_trials, n_rounds), dtype=np.int32)
     kernel = kernel_of(policy)
     start = layout_of(policy).start(policy, losses.shape[1])
-    rooms = np.empty((n_trials, 1, 0))
+    rooms = np.empty((n_trials, 2, 0))
 
     def run() -> None:
         buffers, totals = np.tile(start, (n_trials, 1)), np.zeros(n_trials)

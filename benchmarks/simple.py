@@ -72,7 +72,7 @@ def _run(
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
             probability = probabilities[arm]
-            state = note(parameters, state, arm, rooms[trial, 0])
+            state = note(parameters, state, arm, rooms[trial, 0], rooms[trial, 1])
             state = learn(parameters, state, arm, losses, t, probability, rooms[trial, 0])
         totals[trial] = total
         store(state, buffers[trial])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from umab.engine import compiled
 from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
 from umab.engine.interpreted import play
 from umab.engine.layout import layout_of
+from umab.experiments.experiment import comparison
+from umab.simplex import Vector
 from umab.testing import Array, check_policy
 
 TOYS: dict[str, Policy] = {
@@ -163,7 +167,7 @@ def test_a_grid_of_parameters_runs_in_one_compiled_call(grid: list[Policy], dela
         arms, regret = np.zeros((n_trials, n_rounds), dtype=np.int32), np.zeros((n_trials, n_rounds))
         common = (
             buffers,
-            np.tile(blank, (n_trials, n_open, 1)),
+            np.tile(blank, (n_trials, n_open + 1, 1)),
             np.tile(uniforms, (n_trials, 1)),
             table,
             table,
@@ -216,3 +220,132 @@ def test_policies_without_tickets_have_no_room_for_them() -> None:
         policy = umab.policy(name)
         assert layout_of(policy).ticket is None
         assert not layout_of(policy).state.sizes
+
+
+class Part(NamedTuple):
+    seen: Vector
+
+
+class Counted(NamedTuple):
+    part: Part
+    n: float
+
+
+class NestedState(NamedTuple):
+    probabilities: Vector
+    part: Part
+    total: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nested(umab.Policy):
+    """Has a state and a ticket with a part in them, and counts in its tickets, which must be blank before each draw."""
+
+    def init(self, n_arms: int) -> NestedState:
+        return NestedState([1.0 / n_arms] * n_arms, Part([0.0] * n_arms), 0.0)
+
+    def ticket(self, n_arms: int) -> Counted:
+        return Counted(Part([0.0] * n_arms), 0.0)
+
+    @staticmethod
+    def remember(parameters: Any, state: NestedState, arm: int, ticket: Counted) -> Counted:
+        ticket.part.seen[arm] += 1.0
+        return Counted(ticket.part, ticket.n + 1.0)
+
+    @staticmethod
+    def update(  # type: ignore[override]
+        parameters: Any, state: NestedState, arm: int, loss: float, probability: float, ticket: Counted
+    ) -> NestedState:
+        for k in range(len(state.probabilities)):
+            state.part.seen[k] += ticket.part.seen[k]
+        return NestedState(state.probabilities, state.part, state.total + ticket.n)
+
+
+def test_tickets_are_blank_before_each_draw_and_may_hold_parts() -> None:
+    check_policy(Nested())
+    learner = umab.Learner(Nested(), ["a", "b"], seed=0)
+    choice = learner.select()
+    learner.add_arm("c")
+    learner.add_arm("d")
+    again = umab.Learner.from_json(learner.to_json(), policy=Nested())
+    for each in (learner, again):
+        each.update(choice, 1.0)
+        state = state_of(each)
+        assert state.total == 1.0 and sum(state.part.seen) == 1.0 and len(state.part.seen) == 4
+
+
+class Kept(NamedTuple):
+    inner: Any
+    base: Vector
+
+    @property
+    def probabilities(self) -> Any:
+        return self.inner.probabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepsBase(umab.Wrapper):
+    """A wrapper that keeps a number for each arm."""
+
+    def init(self, n_arms: int) -> Kept:
+        return Kept(self.policy.init(n_arms), [7.0] * n_arms)
+
+    @staticmethod
+    def around(inner_update: Any) -> Any:
+        def update(parameters: Any, state: Kept, arm: int, loss: float, probability: float, *ticket: Any) -> Kept:
+            state.base[arm] += 1.0
+            return Kept(inner_update(parameters.inner, state.inner, arm, loss, probability, *ticket), state.base)
+
+        return update
+
+
+def test_what_a_wrapper_keeps_for_each_arm_follows_the_arms() -> None:
+    learner = umab.Learner(KeepsBase(umab.UMABS()), ["a", "b"], seed=0)
+    learner.update("b", 1.0)
+    learner.add_arm("c")
+    learner.remove_arm("a")
+    assert state_of(learner).base == [8.0, 7.0]
+
+
+@pytest.mark.parametrize("damage", [[[], [], [], []], [[1.0], [1.0], [1.0], [1.0]], [0.0, 0.0, 0.0, [0.0]]])
+def test_a_state_of_another_size_never_reaches_compiled_code(damage: list[Any]) -> None:
+    saved = json.loads(umab.Learner("umab-nn", 4, seed=0).to_json())
+    saved["state"]["loss_sums"] = damage
+    with pytest.raises(ValueError, match="a saved learner must be as it was written"):
+        umab.Learner.from_json(json.dumps(saved))
+
+
+class WrongSize(umab.Uniform):
+    def init(self, n_arms: int) -> Any:
+        return super().init(2)
+
+
+def test_a_state_for_other_arms_is_refused_before_anything_runs() -> None:
+    with pytest.raises(ValueError, match="a state must be one for 20 arms, but got one for 2"):
+        umab.simulate(WrongSize(), np.zeros((5, 20)), n_trials=4)
+
+
+def test_what_a_review_found_about_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    deep = "centred(" * 2000 + "umab-s" + ")" * 2000
+    for read in (umab.policy, lambda name: umab.Learner(name, 2), saved_as_version_2):
+        with pytest.raises(ValueError, match="at most 20 brackets"):
+            read(deep)
+    with pytest.raises(ValueError, match="not 'recommended'"):
+        umab.register("recommended", umab.UMABG(rate=9.0))
+    assert umab.policy("recommended:rate=2") == umab.Centred(umab.UMABS(rate=2.0))
+    with pytest.raises(ValueError, match="must have the form key=value"):
+        umab.policy("centred:rate")
+    with pytest.raises(ValueError, match="policy must be the one that was saved"):
+        umab.Learner.from_json(umab.Learner("scb", 3).to_json(), policy=umab.SCBIX())
+    umab.register("my-g", umab.UMABG(rate=2.0))
+    policies = comparison("x", umab.Losses.of(LOSSES)).settings[0].policies
+    assert list(policies).count("umab-g-a:rate=4") == 1 and "my-g" in policies
+    assert umab.Centred("umab-s").with_parameters(policy="umab-g-a", rate=4.0) == umab.policy(
+        "centred(umab-g-a:rate=4)"
+    )
+
+
+def saved_as_version_2(name: str) -> umab.Learner:
+    saved = json.loads(umab.Learner("uniform", 2).to_json())
+    return umab.Learner.from_json(json.dumps({**saved, "version": 2, "policy": name}))

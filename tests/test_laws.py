@@ -343,7 +343,7 @@ def states_on_the_way(policy: Policy, table: Array, n_rounds: int, every: int) -
     n_arms, kernel, random = table.shape[1], simulation_kernel(policy), np.random.default_rng(1)
     buffers, totals = layout_of(policy).start(policy, n_arms).reshape(1, -1), np.zeros(1)
     regret, arms = np.zeros((1, every)), np.zeros((1, every), dtype=np.int32)
-    rooms = np.tile(blank_ticket(policy, layout_of(policy), n_arms), (1, 1, 1))
+    rooms = np.tile(blank_ticket(policy, layout_of(policy), n_arms), (1, 2, 1))
     for first in range(0, n_rounds, every):
         losses = table[first % len(table) :][:every]
         uniforms = random.random((1, every))

@@ -851,7 +851,7 @@ def test_a_learner_of_a_policy_that_is_not_registered_is_loaded_with_it(tmp_path
     assert loaded.to_json() == learner.to_json()
     with pytest.raises(ValueError, match=r"policy must be the one that was saved.*step.: 2\.0.*but got.*step=3\.0"):
         umab.Learner.load(tmp_path / "mine.json", policy=Unregistered(step=3.0))
-    with pytest.raises(ValueError, match=r"policy must be a umab\.Policy"):
+    with pytest.raises(TypeError, match=r"policy must be a umab\.Policy"):
         umab.Learner.load(tmp_path / "mine.json", policy="uniform")  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import hashlib
 import json
@@ -463,7 +464,7 @@ class Learner:
     def _change_arms(self, arms: Sequence[int | None], labels: tuple[Label, ...]) -> None:
         """Go on with other arms: each is one of those before, by its index there, or a new one, None."""
         state = self._policy.resized(self._layout.unpack(self._buffer), arms)
-        buffer = self._layout.pack(self._policy.parameters_for(len(arms)), state)
+        buffer = self._layout.sized(self._layout.pack(self._policy.parameters_for(len(arms)), state), len(arms))
         probabilities = self._layout.probabilities(buffer)
         check_distribution(self._policy, probabilities)
         moved: dict[int | None, int] = {before: now for now, before in enumerate(arms) if before is not None}
@@ -489,7 +490,10 @@ class Learner:
         record = self._layout.ticket
         if record is None or ticket is None:
             return None
-        return record.pack(self._policy.resized_ticket(record.unpack(ticket), arms))
+        resized = record.pack(self._policy.resized_ticket(record.unpack(ticket), arms))
+        if len(resized) != record.size(len(arms)):
+            raise ValueError(f"a ticket must be one for {len(arms)} arms, but that of {self._policy.name} is not")
+        return resized
 
     def _known(self, choice: Sequence[Any], probability: float | None) -> _Open:
         """Return the outstanding choice that `choice` is."""
@@ -587,6 +591,8 @@ class Learner:
             The policy, if it is not a registered one. It must have the parameters that were saved. A text never makes
             this program import a module.
         """
+        if policy is not None and not isinstance(policy, Policy):
+            raise TypeError(f"policy must be a umab.Policy, but got policy={policy!r}")
         try:
             saved = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -602,13 +608,16 @@ class Learner:
         try:
             saved = migrated(saved)
             chosen = _saved_policy(saved["policy"], policy)
+            if not isinstance(saved["arms"], list):
+                raise TypeError(f"arms must be a list of labels, but got {saved['arms']!r}")
             self._set_up(chosen, _labels(saved["arms"]), saved["maximize"])
             state, record = saved["state"], self._layout.state
             if set(state) != set(record.names):
                 raise ValueError(f"state has {sorted(state)}")
             if any(len(state[name]) != len(self._labels) for name in (*record.vectors, *record.rows)):
                 raise ValueError("a vector of the state does not have one number for each arm")
-            self._start_from(self._layout.pack_fields(chosen.parameters_for(len(self._labels)), state))
+            n_arms = len(self._labels)
+            self._start_from(self._layout.sized(self._layout.pack_fields(chosen.parameters_for(n_arms), state), n_arms))
             if not np.isfinite(self._buffer).all():
                 raise ValueError("the state holds a value that is not finite")
             check_distribution(self._policy, self._probabilities)
@@ -724,10 +733,12 @@ def _saved_policy(about: Any, given: Policy | None) -> Policy:
             raise ValueError(
                 f"{error}; a policy that is not registered is passed on: Learner.load(path, policy=...)"
             ) from None
-    if not isinstance(given, Policy):
-        raise TypeError(f"policy must be a umab.Policy, but got policy={given!r}")
-    known = about.get("parameters") is not None  # before version 3 those of an unregistered policy were not saved
-    if known and _all_parameters(described(given)) != _all_parameters(about):
+    with contextlib.suppress(ValueError):  # it need not be registered
+        if type(from_description(about)) is not type(given):
+            raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+    saved, passed = _all_parameters(about), _all_parameters(described(given))
+    # Before version 3 the parameters of an unregistered policy were not saved.
+    if len(saved) != len(passed) or any(a != b for a, b in zip(saved, passed, strict=True) if a is not None):
         raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
     return given
 
@@ -735,7 +746,9 @@ def _saved_policy(about: Any, given: Policy | None) -> Policy:
 def _all_parameters(about: Any) -> list[Any]:
     """Return the parameters in the description of a policy, and those of the policies inside."""
     inner = about.get("inner")
-    return [about["parameters"], *([] if inner is None else _all_parameters(inner))]
+    parameters = about["parameters"]
+    as_saved = None if parameters is None else json.loads(json.dumps(parameters, default=repr))
+    return [as_saved, *([] if inner is None else _all_parameters(inner))]
 
 
 def _warn(message: str) -> None:

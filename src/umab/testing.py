@@ -74,7 +74,7 @@ def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int |
     layout, (n_rounds, n_arms) = layout_of(policy), losses.shape
     buffers = layout.start(policy, n_arms).reshape(1, -1)
     n_open = 1 if delay is None else delay + 1
-    rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open, 1))
+    rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open + 1, 1))
     uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
     zeros, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
     table = np.ascontiguousarray(losses)

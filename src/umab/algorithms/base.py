@@ -65,12 +65,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from umab.checks import LARGEST
-from umab.simplex import FixedVector, Rows, Vector, beside_fair_share, shared_out
+from umab.simplex import Rows, Vector, beside_fair_share, shared_out
 
 
 class NoParameters(NamedTuple):
@@ -162,31 +162,21 @@ class Policy(ABC):
             return (1.0 - part) * values[likelier] + part * values[rarer]
 
         two = self.init(2)  # which vectors are distributions can be seen from two arms on
-        parts: dict[str, Any] = {}
-        for name, kind in get_type_hints(type(state), include_extras=True).items():
-            value = getattr(state, name)
-            if kind == FixedVector:
-                parts[name] = value
-            elif kind == Rows:
-                parts[name] = [getattr(start, name)[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
-            elif kind is float:
-                parts[name] = getattr(start, name) if value == getattr(before, name) else value
-            elif math.fsum(getattr(two, name)) == 1.0:
-                parts[name] = shared_out(value, arms)
-            else:
-                parts[name] = [fair(value) if arm is None else value[arm] for arm in arms]
-        return type(state)(**parts)
+
+        def resize(kind: Any, value: Any, before: Any, start: Any, two: Any) -> Any:
+            if kind is float:
+                return start if value == before else value
+            if kind == Vector and math.fsum(two) == 1.0:
+                return shared_out(value, arms)
+            if kind == Vector:
+                return [fair(value) if arm is None else value[arm] for arm in arms]
+            return moved(kind, value, start, arms)
+
+        return _field_by_field(resize, state, before, start, two)
 
     def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
         """Return a ticket for other arms: old arms keep what they have, a new one gets what a blank ticket has."""
-        blank = self.ticket(len(arms))
-        parts: dict[str, Any] = {}
-        for name, kind in get_type_hints(type(ticket), include_extras=True).items():
-            value = getattr(ticket, name)
-            if kind in (Vector, Rows):
-                value = [getattr(blank, name)[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
-            parts[name] = value
-        return type(ticket)(**parts)
+        return _field_by_field(lambda kind, value, new: moved(kind, value, new, arms), ticket, self.ticket(len(arms)))
 
     def solved(self, state: Any) -> Vector:
         """Return the distribution that follows from the sums of `state`, before exploration is added to it."""
@@ -272,6 +262,23 @@ class Policy(ABC):
         """Store checked values; for `__post_init__` of frozen policies."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+
+def _field_by_field(resize: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Return a NamedTuple of what `resize` makes of each field, from its type and its value in each of the tuples."""
+    parts = {}
+    for name, kind in get_type_hints(type(first), include_extras=True).items():
+        values = [getattr(each, name) for each in (first, *others)]
+        nested = hasattr(values[0], "_fields")
+        parts[name] = _field_by_field(resize, *values) if nested else resize(kind, *values)
+    return type(first)(**parts)
+
+
+def moved(kind: Any, value: Any, new: Any, arms: Sequence[int | None]) -> Any:
+    """Return what is kept for each arm, in the order of `arms`, with that of `new` for a new one; all else as it is."""
+    if kind not in (Vector, Rows):
+        return value
+    return [new[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
 
 
 class FullInformation(Policy):

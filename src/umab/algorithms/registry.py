@@ -15,6 +15,7 @@ import importlib
 import os
 import re
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Mapping
@@ -83,7 +84,11 @@ _POLICIES: dict[str, Policy] = {
     "solo-ftrl": SOLOFTRL(),
     "uniform": Uniform(),
 }
-_entry_points_loaded = False
+_entry_points_loaded = _loading = False
+_lock = threading.RLock()
+
+_DEEPEST = 20
+"""How many brackets a name may have inside each other."""
 
 
 def registered() -> dict[str, Policy]:
@@ -124,8 +129,10 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     """
     if not isinstance(text, str):
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
-    if text == "recommended":
-        return recommended()
+    if text.count("(") > _DEEPEST:
+        raise ValueError(f"a policy must have at most {_DEEPEST} brackets, but got {text.count('(')} in {text[:60]!r}…")
+    if text == "recommended" or text.startswith("recommended:"):
+        return with_texts(recommended(), _texts(text.partition(":")[2] or None, text), text)
     name, inner, parameters = _split(text)
     found = _found(name, text, allow_import)
     if inner is None:
@@ -151,8 +158,9 @@ def register(name: str, policy: Policy | type[Wrapper]) -> None:
     policy
         The policy that the name alone stands for; or a class of wrappers, for names of the form ``name(inner)``.
     """
-    if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
-        raise ValueError(f"a policy's name must be of letters, digits and dashes, but got {name!r}")
+    if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum() or name == "recommended":
+        rule = "of letters, digits and dashes, and not 'recommended'"
+        raise ValueError(f"a policy's name must be {rule}, but got {name!r}")
     known: dict[str, Any] = _POLICIES if isinstance(policy, Policy) else _WRAPPERS
     if known is _WRAPPERS and not (isinstance(policy, type) and issubclass(policy, Wrapper)):
         raise TypeError(f"a registered policy must be a umab.Policy, or a class of umab.Wrapper, but got {policy!r}")
@@ -183,10 +191,10 @@ def name_of(policy: Policy) -> str:
 
     For a policy of a class that is not registered, that is where the class is, and all its parameters.
     """
-    equal = next((name for name, prototype in _POLICIES.items() if prototype == policy), None)
+    name, nearest = _nearest(policy)
+    equal = next((name for name, prototype in list(_POLICIES.items()) if prototype == policy), None)
     if equal is not None:
         return equal
-    name, nearest = _nearest(policy)
     told = _own_parameters(policy)
     if nearest is not None:
         told = {key: told[key] for key in told if told[key] != nearest[key]}
@@ -214,20 +222,24 @@ def described(policy: Policy) -> dict[str, Any]:
     return about
 
 
-def from_description(about: Any) -> Policy:
+def from_description(about: Any, depth: int = 0) -> Policy:
     """Return the policy of which `described` made `about`; it must be registered."""
+    if depth > _DEEPEST:
+        raise ValueError(f"a saved policy must be inside at most {_DEEPEST} others, but there are more")
     if not isinstance(about, Mapping) or not isinstance(about.get("parameters"), Mapping):
-        raise ValueError(f"a saved policy must have a name and parameters, but got {about!r}")
+        raise ValueError(f"a saved policy must have a name and parameters, but got {repr(about)[:200]}")
     found = _found(about.get("name"), str(about.get("name")), False)
     if ("inner" in about) != isinstance(found, type):
         raise ValueError(f"a saved policy must have a policy inside if it is a wrapper, but got {about!r}")
     if isinstance(found, type):
-        return found(from_description(about["inner"]), **about["parameters"])
+        return found(from_description(about["inner"], depth + 1), **about["parameters"])
     return type(found)(**about["parameters"])
 
 
 def parsed(text: str) -> tuple[str, str | None, dict[str, Any]]:
     """Return the registered name in a text, the policy inside brackets, and the parameters that are given, by name."""
+    if text.count("(") > _DEEPEST:
+        raise ValueError(f"a policy must have at most {_DEEPEST} brackets, but got {text.count('(')} in {text[:60]!r}…")
     name, inner, parameters = _split(text)
     found, given = _found(name, text, False), _texts(parameters, text)
     if isinstance(found, type) or not given:
@@ -243,13 +255,15 @@ def _own_parameters(policy: Policy) -> dict[str, Any]:
 def _nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
     """Return the registered name whose parameters differ least, with these; or where the class is, and None."""
     kind = type(policy)
+    if not any(kind in (each, type(each)) for each in (*_POLICIES.values(), *_WRAPPERS.values())):
+        _load_entry_points()
     if isinstance(policy, Wrapper):
         wrapper = next((name for name, known in _WRAPPERS.items() if known is kind), None)
         if wrapper is not None:
             defaults = {field.name: field.default for field in dataclasses.fields(policy)}
             return wrapper, defaults
         return _place_of(kind), None
-    kin = {name: prototype.parameters() for name, prototype in _POLICIES.items() if type(prototype) is kind}
+    kin = {name: prototype.parameters() for name, prototype in list(_POLICIES.items()) if type(prototype) is kind}
     if not kin:
         return _place_of(kind), None
     own = policy.parameters()
@@ -267,14 +281,19 @@ def _place_of(kind: type[Policy]) -> str:
 
 def _origin(policy: Any) -> tuple[str, str]:
     """Return where a policy's class was written: a notebook defines the same one again and again."""
-    kind = policy if isinstance(policy, type) else type(policy)
+    kind = _kind_of(policy)
     return kind.__module__, kind.__qualname__
+
+
+def _kind_of(known: Policy | type[Wrapper]) -> type[Policy]:
+    return known if isinstance(known, type) else type(known)
 
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
     """Return the name in a text, the policy inside brackets, and the parameters behind; None for what is not there."""
     place = re.match(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=$|[(:])", text)
-    name = place[0] if place and text.partition(":")[0] not in _POLICIES else re.split(r"[:(]", text, maxsplit=1)[0]
+    known = text.partition(":")[0] in {*_POLICIES, *_WRAPPERS}
+    name = place[0] if place and not known else re.split(r"[:(]", text, maxsplit=1)[0]
     rest, inner = text[len(name) :], None
     if rest.startswith("("):
         depth = 0
@@ -299,6 +318,9 @@ def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Wrapper]:
     if name in known:
         return known[name]
     if isinstance(name, str) and ":" in name:
+        placed = next((each for each in known.values() if name == _place_of(_kind_of(each))), None)
+        if placed is not None:  # somebody has imported and registered it under another name
+            return placed
         if allow_import:
             return _imported(name)
         raise ValueError(
@@ -338,16 +360,18 @@ def _as_registered(found: Any, where: str) -> Policy | type[Wrapper]:
 
 def _load_entry_points() -> None:
     """Register what other packages offer. One that fails is left out with a warning; the others are not its fault."""
-    global _entry_points_loaded
-    if _entry_points_loaded:
-        return
-    _entry_points_loaded = True  # before they are loaded: what they import may ask for a policy
-    for point in metadata.entry_points(group=ENTRY_POINTS):
-        try:
-            register(point.name, _as_registered(point.load(), f"the entry point {point.name!r}"))
-        except Exception as error:
-            message = f"the policy {point.name!r} of {point.value!r} cannot be had: {type(error).__name__}: {error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+    global _entry_points_loaded, _loading
+    with _lock:  # another thread waits until they are there
+        if _entry_points_loaded or _loading:  # what they import may ask for a policy
+            return
+        _loading = True
+        for point in metadata.entry_points(group=ENTRY_POINTS):
+            try:
+                register(point.name, _as_registered(point.load(), f"the entry point {point.name!r}"))
+            except Exception as error:
+                message = f"the policy {point.name!r} of {point.value!r} cannot be had: {type(error).__name__}: {error}"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+        _entry_points_loaded, _loading = True, False
 
 
 def _write(value: Any) -> str:

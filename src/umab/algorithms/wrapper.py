@@ -8,9 +8,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_type_hints
 
-from umab.algorithms.base import Policy
+from umab.algorithms.base import Policy, moved
 
 
 class Inside(NamedTuple):
@@ -24,8 +24,10 @@ class Wrapper(Policy):
     """A policy around another one. By name, ``name(inner)`` or ``name(inner):key=value``.
 
     A subclass says what its state is at the start, and how it learns. Its state holds that of the policy inside as
-    `inner`, and so do its parameters, if it has any of its own: then it overrides `parameters_for`. A ticket is that
-    of the policy inside. All else is taken from the policy inside, unless a subclass knows better.
+    `inner`, has a property `probabilities` that returns those of `inner`, and so is where arms are drawn from. Its
+    parameters, if it has any of its own, hold those of the policy inside as `inner` too: then it overrides
+    `parameters_for`. A ticket is that of the policy inside. All else is taken from the policy inside, unless a subclass
+    knows better.
 
     Parameters
     ----------
@@ -92,8 +94,12 @@ class Wrapper(Policy):
         return _remember(self.policy.remember)
 
     def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
-        """Resize the state of the policy inside."""
-        return state._replace(inner=self.policy.resized(state.inner, arms))
+        """Resize the state of the policy inside; what the wrapper keeps for each arm starts afresh for a new one."""
+        start = self.init(len(arms))
+        own = {name: getattr(state, name) for name in state._fields if name != "inner"}
+        hints = get_type_hints(type(state), include_extras=True)
+        kept = {name: moved(hints[name], value, getattr(start, name), arms) for name, value in own.items()}
+        return state._replace(inner=self.policy.resized(state.inner, arms), **kept)
 
     def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
         """Resize as the policy inside does."""
@@ -116,6 +122,7 @@ class Wrapper(Policy):
         own = {name: value for name, value in values.items() if name in ("policy", *self.own_parameters())}
         rest = {name: value for name, value in values.items() if name not in own}
         inside = own.pop("policy", self.policy)
+        inside = dataclasses.replace(self, policy=inside).policy  # which may be given by name
         return dataclasses.replace(self, policy=inside.with_parameters(**rest) if rest else inside, **own)
 
     def for_horizon(self, horizon: int) -> Self:

@@ -113,16 +113,19 @@ learn: Any = None  # `_learn` or one of its kin
 play: Any = None  # `_play`
 
 
-# What differs between policies. `room` is where the ticket of a draw is, of a policy that has tickets.
+# What differs between policies. `room` is where the ticket of a draw is, of a policy that has tickets, and `blank` is
+# what is in it before.
 
 
-def _note(parameters: Any, state: Any, arm: int, room: Any) -> Any:
+def _note(parameters: Any, state: Any, arm: int, room: Any, blank: Any) -> Any:
     """Note that an arm was drawn."""
     return selected(parameters, state, arm)
 
 
-def _note_with_ticket(parameters: Any, state: Any, arm: int, room: Any) -> Any:
+def _note_with_ticket(parameters: Any, state: Any, arm: int, room: Any, blank: Any) -> Any:
     (probabilities,) = distribution(state)
+    for at in range(len(room)):
+        room[at] = blank[at]
     store_ticket(remember(parameters, state, arm, load_ticket(room, len(probabilities))), room)
     return selected(parameters, state, arm)
 
@@ -159,8 +162,8 @@ def _run(
 
     A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
     (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
-    far) belong to a round. `rooms` has one place for a ticket for each trial. A buffer has the parameters of its trial,
-    so trials may differ in these.
+    far) belong to a round. `rooms` has two places for each trial: for the ticket of a draw, and a blank one. A buffer
+    has the parameters of its trial, so trials may differ in these.
     """
     n_rounds, n_arms = losses.shape
     n_trials = buffers.shape[0]
@@ -171,15 +174,15 @@ def _run(
         beside = trial + 1 if paired else trial
         given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
         state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
-        room, other_room = rooms[trial, 0], rooms[beside, 0]
+        room, other_room, blank = rooms[trial, 0], rooms[beside, 0], rooms[trial, 1]
         total, other_total = totals[trial], totals[beside]
         for t in range(n_rounds):
-            arm, total, state = play(given, state, uniforms[trial, t], losses, costs, t, expected, total, room)
+            arm, total, state = play(given, state, uniforms[trial, t], losses, costs, t, expected, total, room, blank)
             arms[trial, t] = arm
             regret[trial, t] = total - best[t]
             if paired:
                 arm, other_total, other = play(
-                    other_given, other, uniforms[beside, t], losses, costs, t, expected, other_total, other_room
+                    other_given, other, uniforms[beside, t], losses, costs, t, expected, other_total, other_room, blank
                 )
                 arms[beside, t] = arm
                 regret[beside, t] = other_total - best[t]
@@ -200,13 +203,14 @@ def _play(
     expected: bool,
     total: float,
     room: Any,
+    blank: Any,
 ) -> tuple[int, float, Any]:
     """Play a round; return the arm, the total with its cost, and the next state."""
     (probabilities,) = distribution(state)
     arm = draw(probabilities, uniform)
     total = charge(total, probabilities, costs, t, arm, expected)
     probability = probabilities[arm]
-    state = note(parameters, state, arm, room)
+    state = note(parameters, state, arm, room, blank)
     return arm, total, learn(parameters, state, arm, losses, t, probability, room)
 
 
@@ -230,7 +234,8 @@ def _run_delayed(
 
     As `_run`, but `losses` has all rounds, and a row of `delays` belongs to a trial and has its delays for these
     rounds. What is open is kept in rings of `size` places, more than the longest delay, that carry on to the next call:
-    round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`.
+    round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`,
+    whose last place is a blank one.
     The rounds that fall due together are a list: `links` has, for each place, the arm drawn there, the next round of
     the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
     """
@@ -249,7 +254,7 @@ def _run_delayed(
             now = first + t
             place = now % size
             open_probabilities[trial, place] = probabilities[arm]
-            state = note(parameters, state, arm, rooms[trial, place])
+            state = note(parameters, state, arm, rooms[trial, place], rooms[trial, size])
             links[trial, 0, place] = arm
             links[trial, 1, place] = -1
             due = (now + delays[trial, t]) % size
@@ -295,7 +300,7 @@ def _select_with_ticket(buffer: Any, n_arms: int, uniform: float, arm: int, room
     if arm < 0:
         arm = draw(probabilities, uniform)
     probability = probabilities[arm]
-    store(note(load_parameters(buffer), state, arm, room), buffer)
+    store(note(load_parameters(buffer), state, arm, room, room), buffer)
     return arm, probability
 
 
@@ -311,7 +316,7 @@ def _take_in_with_ticket(
 ) -> None:
     parameters, state = load_parameters(buffer), load(buffer, n_arms)
     if select_first:
-        state = note(parameters, state, arm, room)
+        state = note(parameters, state, arm, room, room)
     store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 

@@ -97,8 +97,17 @@ class Record(NamedTuple):
         for name, width in zip(self.rows, self.widths, strict=True):
             if any(len(row) != width for row in fields[name]):
                 raise ValueError(f"{name} must have {width} numbers for each arm, but got {fields[name]!r}")
-        arrays = [np.asarray(fields[name], dtype=np.float64).reshape(-1) for name in self.names[len(self.scalars) :]]
-        return np.concatenate([self.sizes, [fields[name] for name in self.scalars], *arrays]).astype(np.float64)
+        n_arms = next(iter(lengths.values()), 0)
+        # Compiled code trusts these sizes: lists within lists, say, must not make an array of another one.
+        arrays = [np.asarray(fields[name], dtype=np.float64) for name in (*self.vectors, *self.rows, *self.fixed)]
+        wanted = [(n_arms,) for _ in self.vectors] + [(n_arms, width) for width in self.widths]
+        for name, array, shape in zip(
+            self.names[len(self.scalars) :], arrays, [*wanted, *((length,) for length in self.lengths)], strict=True
+        ):
+            if array.shape != shape:
+                raise ValueError(f"{name} must be numbers of shape {shape}, but got shape {array.shape}")
+        scalars = np.asarray([fields[name] for name in self.scalars], dtype=np.float64).reshape(len(self.scalars))
+        return np.concatenate([np.asarray(self.sizes, dtype=np.float64), scalars, *map(np.ravel, arrays)])
 
     def unpack(self, array: Buffer) -> Any:
         """Return the NamedTuple in an array, in plain Python: floats, and lists of floats."""
@@ -138,7 +147,14 @@ class Layout(NamedTuple):
 
     def start(self, policy: Policy, n_arms: int) -> Buffer:
         """Return a new buffer of the policy before the first round."""
-        return self.pack(policy.parameters_for(n_arms), policy.init(n_arms))
+        return self.sized(self.pack(policy.parameters_for(n_arms), policy.init(n_arms)), n_arms)
+
+    def sized(self, buffer: Buffer, n_arms: int) -> Buffer:
+        """Return the buffer if it is one for so many arms: compiled code trusts that it is."""
+        if len(buffer) != self.first_of_state + self.state.size(n_arms):
+            found = self.state.n_arms(len(buffer) - self.first_of_state)
+            raise ValueError(f"a state must be one for {n_arms} arms, but got one for {found}")
+        return buffer
 
     def pack(self, parameters: Any, state: Any) -> Buffer:
         """Return a new buffer that holds both."""
@@ -190,6 +206,11 @@ def layout_of(policy: Policy) -> Layout:
         raise TypeError(
             "a policy's state must have a umab.simplex.Vector called probabilities, or one state in it that has, but "
             f"{state.types[0][1].__qualname__} has {state.vectors}"
+        )
+    if not hasattr(policy.init(1), "probabilities"):
+        raise TypeError(
+            "a state that holds another must have a property probabilities, but "
+            f"{state.types[0][1].__qualname__} has none"
         )
     blank = policy.ticket(1)
     return Layout(parameters, state, None if blank is None else Record.of(blank, "ticket"))

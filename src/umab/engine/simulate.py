@@ -261,7 +261,7 @@ def _run_block(
         late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
         n_open = int(late.max()) + 1
         chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 4, n_open), -1)
-    rooms = np.tile(blank_ticket(policy, layout, work.losses.n_arms), (len(streams), n_open, 1))
+    rooms = np.tile(blank_ticket(policy, layout, work.losses.n_arms), (len(streams), n_open + 1, 1))
     for piece in pieces(n_rounds):
         if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError

@@ -58,7 +58,7 @@ def competitors() -> tuple[str, ...]:
         each for each in registered().values() if each.published and not each.needs_range and not each.full_information
     ]
     others = [each.with_parameters(**values) for each in published for values in each.also_compared]
-    return tuple(each.name for each in (*published, *others))
+    return tuple(dict.fromkeys(each.name for each in (*published, *others)))
 
 
 class Estimate(NamedTuple):

@@ -142,7 +142,7 @@ def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> E
             policy.with_parameters(**values).name for policy in bandits.values() for values in policy.also_compared
         ]
         extra = tuple(name for name in taking if name not in bandits)
-        policies = _policies([*bandits, *others], {})
+        policies = _policies(list(dict.fromkeys([*bandits, *others])), {})
     else:
         policies, extra = _policies(list(texts), {}), ()
     setting = Setting(name="main", data={"file": losses.source}, policies=policies, extra=extra)
