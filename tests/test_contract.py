@@ -328,9 +328,11 @@ def test_a_state_for_other_arms_is_refused_before_anything_runs() -> None:
 def test_what_a_review_found_about_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
     deep = "centred(" * 2000 + "umab-s" + ")" * 2000
-    for read in (umab.policy, lambda name: umab.Learner(name, 2), saved_as_version_2):
+    for read in (umab.policy, lambda name: umab.Learner(name, 2)):
         with pytest.raises(ValueError, match="at most 20 brackets"):
             read(deep)
+    with pytest.raises(ValueError, match="a saved policy must have a name and parameters"):
+        saved_as_version_2(deep)
     with pytest.raises(ValueError, match="not 'recommended'"):
         umab.register("recommended", umab.UMABG(rate=9.0))
     assert umab.policy("recommended:rate=2") == umab.Centred(umab.UMABS(rate=2.0))
