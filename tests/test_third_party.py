@@ -8,7 +8,9 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -287,6 +289,22 @@ def test_no_text_makes_this_program_import_a_module(tmp_path: Path, monkeypatch:
     with pytest.raises(SystemExit, match="imported"):  # a person may
         umab.policy("trap:Policy", allow_import=True)
     assert "trap" not in sys.modules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs(umab.Uniform):
+    share: float
+    order: Literal[1, 2] = 1
+
+
+def test_a_place_may_need_parameters() -> None:
+    policy = Needs(share=0.5, order=2)
+    assert policy.name == "test_third_party:Needs:order=2,share=0.5"
+    assert umab.policy(policy.name, allow_import=True) == policy
+    with pytest.raises(ValueError, match=r"does not name a policy: .*missing 1 required keyword-only argument: 'share'"):
+        umab.policy("test_third_party:Needs", allow_import=True)
+    with pytest.raises(ValueError, match="Needs takes share, order, but got 'rate'"):
+        umab.policy("test_third_party:Needs:rate=1", allow_import=True)
 
 
 def test_a_place_that_holds_no_policy_is_refused() -> None:

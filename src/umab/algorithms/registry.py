@@ -20,7 +20,7 @@ import types
 import warnings
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ahb import AHB
@@ -134,15 +134,21 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     if text == "recommended" or text.startswith("recommended:"):
         return with_texts(recommended(), _texts(text.partition(":")[2] or None, text), text)
     name, inner, parameters = _split(text)
-    found = _found(name, text, allow_import)
-    if inner is None:
-        if isinstance(found, type):
-            raise ValueError(f"{name} is a wrapper and needs a policy inside, as in {name}(umab-s), but got {text!r}")
-        return with_texts(found, _texts(parameters, text), text)
-    inside = policy(inner, allow_import=allow_import)
+    found, given = _found(name, text, allow_import), _texts(parameters, text)
     if not isinstance(found, type):
-        raise ValueError(f"{name} takes no policy inside, but got {text!r}")
-    return with_texts(found(inside), _texts(parameters, text), text)
+        if inner is not None:
+            raise ValueError(f"{name} takes no policy inside, but got {text!r}")
+        return with_texts(found, given, text)
+    if not issubclass(found, Wrapper):
+        if inner is not None:
+            raise ValueError(f"{name} takes no policy inside, but got {text!r}")
+        return _made(found, (), given, text)
+    if inner is None:
+        raise ValueError(f"{name} is a wrapper and needs a policy inside, as in {name}(umab-s), but got {text!r}")
+    inside = policy(inner, allow_import=allow_import)
+    own = {key: value for key, value in given.items() if key in _fields_of(found)}
+    rest = {key: value for key, value in given.items() if key not in own}
+    return _made(found, (with_texts(inside, rest, text),), own, text)
 
 
 def register(name: str, policy: Policy | type[Wrapper]) -> None:
@@ -232,7 +238,8 @@ def from_description(about: Any, depth: int = 0) -> Policy:
     if ("inner" in about) != isinstance(found, type):
         raise ValueError(f"a saved policy must have a policy inside if it is a wrapper, but got {about!r}")
     if isinstance(found, type):
-        return found(from_description(about["inner"], depth + 1), **about["parameters"])
+        inner = (from_description(about["inner"], depth + 1),) if "inner" in about else ()
+        return found(*inner, **about["parameters"])
     return type(found)(**about["parameters"])
 
 
@@ -309,8 +316,8 @@ def _split(text: str) -> tuple[str, str | None, str | None]:
     return name, inner, rest[1:] if rest else None
 
 
-def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Wrapper]:
-    """Return the policy or the class of wrappers that a name stands for."""
+def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Policy]:
+    """Return the policy that a name stands for, the class of wrappers, or the class at a place."""
     known: dict[Any, Policy | type[Wrapper]] = {**_POLICIES, **_WRAPPERS}
     if isinstance(name, str) and name not in known:
         _load_entry_points()
@@ -333,8 +340,8 @@ def _found(name: Any, text: str, allow_import: bool) -> Policy | type[Wrapper]:
     raise ValueError(f"a policy must be one of {', '.join(names)}, but got {name!r}{hint}")
 
 
-def _imported(place: str) -> Policy | type[Wrapper]:
-    """Return the policy or the class of wrappers at ``module:Class``."""
+def _imported(place: str) -> Policy | type[Policy]:
+    """Return the policy or the class at ``module:Class``."""
     module, _, way = place.partition(":")
     if os.getcwd() not in sys.path:  # a command is not started from the folder of its own file, as a script is
         sys.path.append(os.getcwd())
@@ -344,6 +351,8 @@ def _imported(place: str) -> Policy | type[Wrapper]:
             found = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"a policy must be registered or be at module:Class, but got {place!r}: {error}") from None
+    if isinstance(found, type) and issubclass(found, Policy):
+        return found
     return _as_registered(found, repr(place))
 
 
@@ -397,6 +406,25 @@ def with_texts(policy: Policy, values: Mapping[str, str], text: str) -> Policy:
     return dataclasses.replace(policy, **read)
 
 
+def _fields_of(kind: type[Policy]) -> list[str]:
+    """Return the names of the parameters of a class; the policy inside a wrapper is not one."""
+    return [field.name for field in dataclasses.fields(kind) if field.init and field.name != "policy"]
+
+
+def _made(kind: type[Policy], inside: tuple[Policy, ...], values: Mapping[str, str], text: str) -> Policy:
+    """Return a policy of a class with parameters that are given as texts; some may have to be given."""
+    known, hints = _fields_of(kind), get_type_hints(kind)
+    for key in values:
+        if key not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+            raise ValueError(f"{kind.__name__} {takes}, but got {key!r} in {text!r}")
+    read = {key: _read(hints[key], key, value, text) for key, value in values.items()}
+    try:
+        return kind(*inside, **read)
+    except TypeError as error:
+        raise ValueError(f"{text!r} does not name a policy: {error}") from None
+
+
 def _texts(parameters: str | None, text: str) -> dict[str, str]:
     """Return parameters, ``key=value,key=value``, by name."""
     values: dict[str, str] = {}
@@ -412,6 +440,8 @@ def _texts(parameters: str | None, text: str) -> dict[str, str]:
 
 def _read(hint: Any, key: str, value: str, text: str) -> Any:
     """Return the value of parameter `key` from its text, by its declared type."""
+    if get_origin(hint) is Literal:
+        return next((each for each in get_args(hint) if str(each) == value), value)
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for text_of_it, constant in (("None", None), ("True", True), ("False", False)):
         if value == text_of_it and type(constant) in kinds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from umab.algorithms.registry import can_be_named
 from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table
 from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets
@@ -49,11 +50,13 @@ def compare(options: argparse.Namespace) -> None:
         )
         answer = words.answer(run.outcomes[0])
         outcome = run.outcomes[0]
-        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds).name
+        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
+        # A policy that is not registered has no name that a program takes; it is imported.
+        shown = f'"{best.name}"' if can_be_named(best) else repr(best)
         code = (
-            f'learner = umab.Learner("{best}", arms={list(losses.arms)})'
+            f"learner = umab.Learner({shown}, arms={list(losses.arms)})"
             if losses.n_arms <= 10
-            else f'umab.policy("{best}")'
+            else f"umab.policy({shown})"
         )
         title = f"Which policy would have done best on {path.name}?"
         code += "  # the policy with the smallest regret here"
