@@ -301,7 +301,9 @@ def test_a_place_may_need_parameters() -> None:
     policy = Needs(share=0.5, order=2)
     assert policy.name == "test_third_party:Needs:order=2,share=0.5"
     assert umab.policy(policy.name, allow_import=True) == policy
-    with pytest.raises(ValueError, match=r"does not name a policy: .*missing 1 required keyword-only argument: 'share'"):
+    with pytest.raises(
+        ValueError, match=r"does not name a policy: .*missing 1 required keyword-only argument: 'share'"
+    ):
         umab.policy("test_third_party:Needs", allow_import=True)
     with pytest.raises(ValueError, match="Needs takes share, order, but got 'rate'"):
         umab.policy("test_third_party:Needs:rate=1", allow_import=True)
