@@ -325,7 +325,7 @@ def test_a_state_for_other_arms_is_refused_before_anything_runs() -> None:
         umab.simulate(WrongSize(), np.zeros((5, 20)), n_trials=4)
 
 
-def test_what_a_review_found_about_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
     deep = "centred(" * 2000 + "umab-s" + ")" * 2000
     for read in (umab.policy, lambda name: umab.Learner(name, 2)):
