@@ -18,7 +18,7 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -129,20 +129,14 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     """
     if not isinstance(text, str):
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
-    if text.count("(") > _DEEPEST:
-        raise ValueError(f"a policy must have at most {_DEEPEST} brackets, but got {text.count('(')} in {text[:60]!r}…")
     if text == "recommended" or text.startswith("recommended:"):
         return with_texts(recommended(), _texts(text.partition(":")[2] or None, text), text)
     name, inner, parameters = _split(text)
     found, given = _found(name, text, allow_import), _texts(parameters, text)
-    if not isinstance(found, type):
+    if not (isinstance(found, type) and issubclass(found, Wrapper)):
         if inner is not None:
             raise ValueError(f"{name} takes no policy inside, but got {text!r}")
-        return with_texts(found, given, text)
-    if not issubclass(found, Wrapper):
-        if inner is not None:
-            raise ValueError(f"{name} takes no policy inside, but got {text!r}")
-        return _made(found, (), given, text)
+        return _made(found, (), given, text) if isinstance(found, type) else with_texts(found, given, text)
     if inner is None:
         raise ValueError(f"{name} is a wrapper and needs a policy inside, as in {name}(umab-s), but got {text!r}")
     inside = policy(inner, allow_import=allow_import)
@@ -238,15 +232,13 @@ def from_description(about: Any, depth: int = 0) -> Policy:
     if ("inner" in about) != isinstance(found, type):
         raise ValueError(f"a saved policy must have a policy inside if it is a wrapper, but got {about!r}")
     if isinstance(found, type):
-        inner = (from_description(about["inner"], depth + 1),) if "inner" in about else ()
-        return found(*inner, **about["parameters"])
+        make: Any = found
+        return make(from_description(about["inner"], depth + 1), **about["parameters"])  # type: ignore[no-any-return]
     return type(found)(**about["parameters"])
 
 
 def parsed(text: str) -> tuple[str, str | None, dict[str, Any]]:
     """Return the registered name in a text, the policy inside brackets, and the parameters that are given, by name."""
-    if text.count("(") > _DEEPEST:
-        raise ValueError(f"a policy must have at most {_DEEPEST} brackets, but got {text.count('(')} in {text[:60]!r}…")
     name, inner, parameters = _split(text)
     found, given = _found(name, text, False), _texts(parameters, text)
     if isinstance(found, type) or not given:
@@ -298,6 +290,8 @@ def _kind_of(known: Policy | type[Wrapper]) -> type[Policy]:
 
 def _split(text: str) -> tuple[str, str | None, str | None]:
     """Return the name in a text, the policy inside brackets, and the parameters behind; None for what is not there."""
+    if text.count("(") > _DEEPEST:
+        raise ValueError(f"a policy must have at most {_DEEPEST} brackets, but got {text.count('(')} in {text[:60]!r}…")
     place = re.match(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(?=$|[(:])", text)
     known = text.partition(":")[0] in {*_POLICIES, *_WRAPPERS}
     name = place[0] if place and not known else re.split(r"[:(]", text, maxsplit=1)[0]
@@ -396,14 +390,20 @@ def with_texts(policy: Policy, values: Mapping[str, str], text: str) -> Policy:
     own = {key: value for key, value in values.items() if key in _own_parameters(policy)}
     others = {key: value for key, value in values.items() if key not in own}
     if others and not isinstance(policy, Wrapper):
-        known, key = policy.parameters(), next(iter(others))
-        takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-        raise ValueError(f"{_nearest(policy)[0]} {takes}, but got {key!r} in {text!r}")
+        _refuse_unknown(_nearest(policy)[0], list(policy.parameters()), others, text)
     hints = get_type_hints(type(policy))
     read: dict[str, Any] = {key: _read(hints[key], key, value, text) for key, value in own.items()}
     if others and isinstance(policy, Wrapper):
         read["policy"] = with_texts(policy.policy, others, text)
     return dataclasses.replace(policy, **read)
+
+
+def _refuse_unknown(name: str, known: list[str], values: Iterable[str], text: str) -> None:
+    """Refuse a parameter that a policy does not have."""
+    for key in values:
+        if key not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
+            raise ValueError(f"{name} {takes}, but got {key!r} in {text!r}")
 
 
 def _fields_of(kind: type[Policy]) -> list[str]:
@@ -414,10 +414,7 @@ def _fields_of(kind: type[Policy]) -> list[str]:
 def _made(kind: type[Policy], inside: tuple[Policy, ...], values: Mapping[str, str], text: str) -> Policy:
     """Return a policy of a class with parameters that are given as texts; some may have to be given."""
     known, hints = _fields_of(kind), get_type_hints(kind)
-    for key in values:
-        if key not in known:
-            takes = f"takes {', '.join(known)}" if known else "takes no parameters"
-            raise ValueError(f"{kind.__name__} {takes}, but got {key!r} in {text!r}")
+    _refuse_unknown(kind.__name__, known, values, text)
     read = {key: _read(hints[key], key, value, text) for key, value in values.items()}
     try:
         return kind(*inside, **read)

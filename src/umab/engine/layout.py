@@ -82,6 +82,12 @@ class Record(NamedTuple):
         """Return how many floats an array for so many arms has."""
         return self.first_vector + (len(self.vectors) + sum(self.widths)) * n_arms + sum(self.lengths)
 
+    def shapes(self, n_arms: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the vectors, rows and fixed vectors for so many arms, in the order of the array."""
+        vectors: dict[str, tuple[int, ...]] = dict.fromkeys(self.vectors, (n_arms,))
+        rows = {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
+        return vectors | rows | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
+
     def pack(self, value: Any) -> Buffer:
         """Return an array that holds the NamedTuple."""
         return self.pack_fields({name: attrgetter(name)(value) for name in self.names})
@@ -99,15 +105,13 @@ class Record(NamedTuple):
                 raise ValueError(f"{name} must have {width} numbers for each arm, but got {fields[name]!r}")
         n_arms = next(iter(lengths.values()), 0)
         # Compiled code trusts these sizes: lists within lists, say, must not make an array of another one.
-        arrays = [np.asarray(fields[name], dtype=np.float64) for name in (*self.vectors, *self.rows, *self.fixed)]
-        wanted = [(n_arms,) for _ in self.vectors] + [(n_arms, width) for width in self.widths]
-        for name, array, shape in zip(
-            self.names[len(self.scalars) :], arrays, [*wanted, *((length,) for length in self.lengths)], strict=True
-        ):
-            if array.shape != shape:
-                raise ValueError(f"{name} must be numbers of shape {shape}, but got shape {array.shape}")
+        shapes = self.shapes(n_arms)
+        arrays = {name: np.asarray(fields[name], dtype=np.float64) for name in shapes}
+        for name, array in arrays.items():
+            if array.shape != shapes[name]:
+                raise ValueError(f"{name} must be numbers of shape {shapes[name]}, but got shape {array.shape}")
         scalars = np.asarray([fields[name] for name in self.scalars], dtype=np.float64).reshape(len(self.scalars))
-        return np.concatenate([np.asarray(self.sizes, dtype=np.float64), scalars, *map(np.ravel, arrays)])
+        return np.concatenate([np.asarray(self.sizes, dtype=np.float64), scalars, *map(np.ravel, arrays.values())])
 
     def unpack(self, array: Buffer) -> Any:
         """Return the NamedTuple in an array, in plain Python: floats, and lists of floats."""
@@ -117,10 +121,7 @@ class Record(NamedTuple):
         """Return the fields of the NamedTuple in an array, by name."""
         n_arms, at = self.n_arms(len(array)), self.first_vector
         found: dict[str, Any] = {name: float(array[len(self.sizes) + k]) for k, name in enumerate(self.scalars)}
-        shapes: list[tuple[str, tuple[int, ...]]] = [(name, (n_arms,)) for name in self.vectors]
-        shapes += [(name, (n_arms, width)) for name, width in zip(self.rows, self.widths, strict=True)]
-        shapes += [(name, (length,)) for name, length in zip(self.fixed, self.lengths, strict=True)]
-        for name, shape in shapes:
+        for name, shape in self.shapes(n_arms).items():
             size = int(np.prod(shape))
             found[name] = array[at : at + size].reshape(shape).tolist()
             at += size
