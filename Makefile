@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs examples paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
+.PHONY: help docs examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -12,6 +12,7 @@ help:
 	@echo "make docs           build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md"
+	@echo "make latencies      play policies on latencies with outliers and write docs/latencies.md and the figure of the README"
 	@echo "make examples       measure the demonstrations and write docs/examples"
 	@echo "make test           run the tests"
 	@echo "make test-all       run the tests, the slow ones too"
@@ -28,7 +29,7 @@ reproduce: $(VENV)/.reproduce
 	$(BIN)/umab reproduce
 
 paper: reproduce
-	$(BIN)/python -m umab.report.paper_page report docs
+	$(BIN)/python -m pages.paper report docs
 
 # One process for each core. Each begins with half of the files, whose tests share what is expensive, and helps at the end.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -60,7 +61,7 @@ lint: $(VENV)/.lint
 
 theory: $(VENV)/.report
 	$(BIN)/umab certify --search --json src/umab/theory/worst_cases.json
-	$(BIN)/python -m umab.report.theory_pages docs
+	$(BIN)/python -m pages.theory docs
 
 # $UMAB_DATA or a network for the public tables; docs/suite.md says so if stand-ins took their place.
 suite: $(VENV)/.reproduce
@@ -68,6 +69,10 @@ suite: $(VENV)/.reproduce
 	sed 's|(figures/|(suite-|' report-suite/page.md > docs/suite.md
 	cp report-suite/figures/development.svg docs/suite-development.svg
 	cp report-suite/figures/validation.svg docs/suite-validation.svg
+
+# Some minutes, most of them in river's Python.
+latencies: $(VENV)/.reproduce
+	$(BIN)/python -m pages.latencies docs
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -1,1 +1,1 @@
-"""Speed, measured as ratios taken in one run; `make bench` prints the table."""
+"""Speed, measured as ratios within one run; `make bench` prints the table."""

@@ -1,4 +1,4 @@
-"""Measure speed, print the table, and write it to docs/speed.md: ratios of two things that took turns in this run."""
+"""Measure speed, print the table, and write it to docs/speed.md: ratios of two contenders that took turns."""
 
 from __future__ import annotations
 
@@ -31,29 +31,33 @@ class Row(NamedTuple):
 
 
 def at_most(what: str, ratio: Ratio, limit: float, note: str) -> Row:
+    """Return the row of a ratio that must not exceed a limit."""
     return Row(what, str(ratio), f"≤ {limit:.2f}", ratio.median <= limit, note)
 
 
 def kernels() -> Iterator[Row]:
+    """Compare the compiled loop of UMAB-G-A with the other ways to write it."""
     for n_arms in (2, 10, 100):
         loops = contenders(n_arms)
         for name, limit in (("inlined", 1.10), ("C", 1.15), ("simple", 1 / 1.3)):
             ratio = take_turns(loops["generic"].run, loops[name].run, repeats=25)
-            note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns a round"
+            note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns per round"
             yield at_most(f"compiled loop / {name}, n = {n_arms}", ratio, limit, note)
 
 
 def slowest() -> Iterator[Row]:
+    """Compare the compiled loops of the slowest policies with loops written by hand."""
     for name in INLINED:
         if name != "umab-g-a":
             for n_arms in (2, 10, 100):
                 loops = contenders(n_arms, name)
                 ratio = take_turns(loops["generic"].run, loops["inlined"].run, repeats=15)
-                note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns a round"
+                note = f"{ratio.seconds / (N_TRIALS * N_ROUNDS) * 1e9:.0f} ns per round"
                 yield at_most(f"{name} / inlined, n = {n_arms}", ratio, 1.10, note)
 
 
 def whole_simulations() -> Iterator[Row]:
+    """Compare `simulate` with the simple engine, on losses with outliers and without."""
     for what, outliers in (("", 0.01), (" without outliers", 0.0)):
         losses = umab.Losses.of(losses_of(10, outliers))
         run = functools.partial(umab.simulate, losses=losses, n_trials=500, n_threads=1, keep="summary")
@@ -63,24 +67,26 @@ def whole_simulations() -> Iterator[Row]:
                 run(simple.SimpleUMABG())
 
         ratio = take_turns(functools.partial(run, umab.UMABG()), before)
-        note = f"{1 / ratio.median:.2f} times the rounds a second"
+        note = f"{1 / ratio.median:.2f} times the rounds per second"
         yield at_most(f"simulate{what} / simple engine, n = 10", ratio, 1 / 1.3, note)
 
 
 def sizes() -> Iterator[Row]:
-    """How the cost of a round grows with arms, rounds and trials."""
+    """Measure how the cost of a round grows with arms, rounds and trials."""
     many, few = arms_in_a_loop(100_000), arms_in_a_loop(1000)
-    # The same number of rounds × arms, so the ratio of the times is that of the costs of an arm in a round.
+    # Both have the same number of rounds × arms, so the ratio of their times is the ratio of the costs per arm.
     ratio = take_turns(many, few, repeats=9)
-    yield at_most("a round an arm, n = 100,000 / 1000", ratio, 1.5, f"{ratio.seconds / 1e7 * 1e9:.1f} ns; linear is 1")
+    yield at_most(
+        "per round and arm, n = 100,000 / 1000", ratio, 1.5, f"{ratio.seconds / 1e7 * 1e9:.1f} ns; linear is 1"
+    )
 
     short, long = scale.measure(2, 10**5, 2), scale.measure(2, 10**7, 2)
     longer = long.seconds / short.seconds / 100
     note = f"{long.seconds:.1f} s for 2 trials of 10⁷ rounds; constant is 1"
-    yield Row("a round, T = 10⁷ / 10⁵, n = 2", f"{longer:5.2f}", "≤ 1.50", longer <= 1.5, note)
+    yield Row("per round, T = 10⁷ / 10⁵, n = 2", f"{longer:5.2f}", "≤ 1.50", longer <= 1.5, note)
     taken = (long.memory - short.memory) / (10**7 - 10**5)
-    note = "the table has 16 of them; the rest are what regret is counted in and the curves"
-    yield Row("  bytes a round", f"{taken:5.0f}", "≤ 80", taken <= 80, note)
+    note = "16 of them for the table, the rest for counting regret and for the curves"
+    yield Row("  bytes per round", f"{taken:5.0f}", "≤ 80", taken <= 80, note)
 
     few_trials, many_trials = scale.measure(1000, 1258, 10), scale.measure(10**6, 1258, 10)
     taken = (many_trials.memory - few_trials.memory) / 1e6
@@ -89,7 +95,7 @@ def sizes() -> Iterator[Row]:
 
 
 def arms_in_a_loop(n_arms: int) -> Callable[[], None]:
-    """Return the loop over 10⁷ arms in all."""
+    """Return the compiled loop of UMAB-G-A, with 10⁷ rounds × arms in total."""
     random = np.random.default_rng(0)
     losses = random.normal(size=(10**7 // n_arms // 2, n_arms))
     uniforms = random.random((2, len(losses)))
@@ -100,12 +106,12 @@ SIZES = (2, 10, 100, 1000)
 
 
 def times_of_policies() -> Iterator[list[str]]:
-    """Yield how long a round of every policy takes, in nanoseconds: the fastest of five runs."""
+    """Yield how long a round takes with every policy, in nanoseconds: the fastest of five runs."""
     for name in umab.policies():
         times = []
         for n_arms in SIZES:
             random = np.random.default_rng(0)
-            n_rounds = max(1000, 4 * n_arms)  # beyond the rounds in which AHB plays each arm once
+            n_rounds = max(1000, 4 * n_arms)  # more rounds than AHB needs to play each arm once
             policy = umab.policy(name).for_horizon(n_rounds)
             losses = np.ascontiguousarray(legal_losses(policy, random.normal(size=(n_rounds, n_arms))))
             uniforms = random.random((max(2, 320 // n_arms), n_rounds))
@@ -116,13 +122,14 @@ def times_of_policies() -> Iterator[list[str]]:
 
 
 def threads() -> Iterator[Row]:
+    """Compare two threads with one, for umab and for the loop in C."""
     losses = np.random.default_rng(0).normal(size=(1258, 10))
 
     def run(n_threads: int) -> None:
         umab.simulate(umab.UMABG(), losses, n_trials=640, n_threads=n_threads)
 
     ratio = take_turns(lambda: run(1), lambda: run(2), repeats=11)
-    note = f"{ratio.seconds:.2f} s for 640 trials × 1258 rounds on one"
+    note = f"{ratio.seconds:.2f} s for 640 trials × 1258 rounds on one thread"
     yield Row("simulate on one thread / two, n = 10", str(ratio), "≥ 1.80", ratio.median >= 1.8, note)
 
     loops = [contenders(10)["C"].run for _ in range(2)]
@@ -143,10 +150,11 @@ def threads() -> Iterator[Row]:
             loop()
 
     ratio = take_turns(one_after_the_other, side_by_side, repeats=11)
-    yield Row("the same for two loops in C", str(ratio), "", True, "what two threads can give on this machine now")
+    yield Row("the same for two loops in C", str(ratio), "", True, "what two threads can achieve on this machine now")
 
 
 def online() -> Iterator[Row]:
+    """Compare one decision at a time with river."""
     n_decisions, n_arms = 5000, 10
     losses = np.random.default_rng(0).random(n_decisions).tolist()
     arms = list(range(n_arms))
@@ -162,11 +170,12 @@ def online() -> Iterator[Row]:
             policy.update(policy.pull(arms), loss)
 
     ratio = take_turns(ours, rivers)
-    note = f"{ratio.seconds / n_decisions * 1e6:.2f} µs a decision"
+    note = f"{ratio.seconds / n_decisions * 1e6:.2f} µs per decision"
     yield at_most("select + update / river's Exp3, n = 10", ratio, 0.7, note)
 
 
 def start_up() -> Iterator[Row]:
+    """Measure how long the import and the first simulation take in a fresh process."""
     first = "import umab, numpy; umab.simulate(umab.UMABNN(), numpy.ones((100, 3)), n_trials=10)"
     for what, code, limit in (("import umab", "import umab", 0.4), ("import + first simulate, warm cache", first, 1.0)):
         low, median, high = np.quantile(fresh_process(code), [0.25, 0.5, 0.75])
@@ -174,10 +183,11 @@ def start_up() -> Iterator[Row]:
 
 
 def whole_reproduction() -> Iterator[Row]:
-    reproduction.measure()  # warms the cache of machine code
+    """Measure the time and the memory of `umab reproduce`."""
+    reproduction.measure()  # fills the cache of machine code
     parts = reproduction.measure()
     for what, key, limit, unit in (
-        ("umab reproduce, all of it", "total", 30.0, "s"),
+        ("umab reproduce, in total", "total", 30.0, "s"),
         ("  of which simulation", "simulation", 10.0, "s"),
         ("  peak memory", "memory", 1.0, "GB"),
     ):
@@ -201,7 +211,7 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
 INTRODUCTION = """\
 # Speed
 
-This page is written by a command, and by nothing else:
+This page is written by a command, never by hand:
 
 ```sh
 make bench
@@ -212,14 +222,15 @@ make bench
 EXPLANATION = """\
 Measured on {machine}.
 
-Ratios are medians over turns that two contenders took in one run, with the middle half in brackets; ✗ marks a target
-that was missed. The contenders of the compiled loop: the same policy written into one loop by hand, trial after trial
-(inlined); in C, two trials by turns, built by gcc with -O3 for this machine; and the engine before it was made
-fast (simple). The first two give the same bits, which is checked before anything is timed.
+A ratio is the median over the turns that two contenders took in one run, with the middle half in brackets; ✗ marks a
+target that was missed. The contenders of the compiled loop are the same policy written by hand as one loop, one trial
+after another (inlined); a loop in C that alternates between two trials, built by gcc with -O3 for this machine (C); and
+a simple version of the engine (simple). The first two give the same bits, which is checked before anything is timed.
 """
 
 
 def main() -> None:
+    """Measure everything, print it, and write docs/speed.md."""
     print(f"{', '.join(f'{name} {version}' for name, version in versions().items())}\n")
     lines = []
     for title, part in PARTS.items():
@@ -228,14 +239,14 @@ def main() -> None:
             print(f"{row.what:44}{row.measured:22}{row.target:10}{mark:1}  {row.note}", flush=True)
             lines.append([title, row.what.strip(), row.measured.strip(), f"{row.target} {mark}".strip(), row.note])
             title = ""
-    print("\nns a round, compiled loop, one core, " + ", ".join(f"n = {size}" for size in SIZES))
+    print("\nns per round, compiled loop, one core, " + ", ".join(f"n = {size}" for size in SIZES))
     times = []
     for policy_times in times_of_policies():
         print(f"{policy_times[0]:16}" + "".join(f"{each:>10}" for each in policy_times[1:]), flush=True)
         times.append(policy_times)
     text = INTRODUCTION + wrapped(EXPLANATION.format(machine=machine()))
     text += "\n" + table(["", "", "measured", "target", ""], lines)
-    text += "\n## Nanoseconds a round\n\nThe compiled loop on one core, the fastest of five runs.\n\n"
+    text += "\n## Nanoseconds per round\n\nThe compiled loop on one core, the fastest of five runs.\n\n"
     text += table(["policy", *(f"n = {size}" for size in SIZES)], times)
     (DOCS / "speed.md").write_text(text, encoding="utf-8")
 

@@ -1,7 +1,8 @@
-"""This checkout against an earlier commit: both as wheels, in two processes that take turns.
+"""Compare two commits: both as wheels, in two processes that take turns.
 
-`python -m benchmarks.before HEAD~1` prints the ratios of their times: simulations of every policy that both have, and
-one decision at a time. Only public names are used, so that any two commits can be compared.
+`python -m benchmarks.before HEAD~1` prints the ratios of the times of HEAD to the times of HEAD~1: for simulations with
+every policy that both have, and for one decision at a time. Only public names are used, so any two commits can be
+compared.
 """
 
 from __future__ import annotations
@@ -69,12 +70,12 @@ for line in sys.stdin:
         start = time.perf_counter()
         works[case]()
         times.append(time.perf_counter() - start)
-    print(min(times), flush=True)  # of a few, as what else the machine does only ever adds to it
+    print(min(times), flush=True)  # the fastest of a few: other work on the machine can only add time
 """
 
 
 class Worker:
-    """A process with umab as it was at some commit."""
+    """A process with the umab of some commit."""
 
     def __init__(self, folder: Path) -> None:
         settings = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
@@ -107,7 +108,7 @@ class Worker:
 
 
 def unpacked_wheel(revision: str, folder: Path) -> Path:
-    """Return a folder with what the wheel of a commit installs."""
+    """Return a folder with the files that the wheel of a commit installs."""
     source, wheels, unpacked = (folder / name for name in ("source", "wheels", "unpacked"))
     source.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
@@ -122,7 +123,7 @@ def unpacked_wheel(revision: str, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def workers(now: str, before: str) -> Iterator[tuple[Worker, Worker]]:
-    """Yield two processes, of one commit and of another."""
+    """Yield a process of each of two commits."""
     with tempfile.TemporaryDirectory() as folder:
         made = [Worker(unpacked_wheel(revision, Path(folder, name))) for name, revision in (("a", now), ("b", before))]
         try:
@@ -133,7 +134,7 @@ def workers(now: str, before: str) -> Iterator[tuple[Worker, Worker]]:
 
 
 def compared(now: Worker, before: Worker, case: tuple[str, str, int], repeats: int) -> Ratio:
-    """Return the ratio of the times of a case; who goes first changes from turn to turn."""
+    """Return the ratio of the times of a case; the two alternate in who goes first."""
     turns = []
     for turn in range(repeats):
         order = (now, before) if turn % 2 else (before, now)
@@ -144,11 +145,12 @@ def compared(now: Worker, before: Worker, case: tuple[str, str, int], repeats: i
 
 
 def main() -> None:
+    """Compare the two commits that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", help="the commit to compare with")
-    parser.add_argument("--now", default="HEAD", help="the commit that is compared (default: HEAD)")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--only", metavar="WORD", default="", help="only cases whose line has this word")
+    parser.add_argument("--now", default="HEAD", help="the commit to measure (default: HEAD)")
+    parser.add_argument("--repeats", type=int, default=15, help="turns per case (default: 15)")
+    parser.add_argument("--only", metavar="WORD", default="", help="only cases whose line contains this word")
     options = parser.parse_args()
     worst: dict[str, tuple[float, str]] = {}
     with workers(options.now, options.before) as (now, before):

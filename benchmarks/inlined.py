@@ -1,6 +1,6 @@
-"""Policies written into one loop by hand: what the generic compiled loop is compared with.
+"""Policies written by hand as one loop each, to compare the generic compiled loop with.
 
-UMAB-G-A, and the three that take longest a round: SF-MAB-A, AdaHedge and Banker-OMD.
+They are UMAB-G-A and the three policies whose rounds take longest: SF-MAB-A, AdaHedge and Banker-OMD.
 """
 
 from __future__ import annotations

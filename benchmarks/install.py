@@ -1,4 +1,4 @@
-"""Install the wheel into a fresh environment, measure what that takes, and write docs/install.md."""
+"""Install the wheel into a fresh environment, measure its size and its start, and write docs/install.md."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from benchmarks.timing import fresh_process
 ROOT = DOCS.parent
 
 FOR = {
-    "data": "files of losses (CSV, Parquet), the public tables of the experiments, and what commands print of them",
+    "data": "loss files (CSV, Parquet), the public tables of the experiments, and what commands print about them",
     "report": "pages and pictures",
     "sweep": "sweeps over grids, on the cores of one machine",
     "dask": "sweeps on a Dask cluster",
     "ray": "sweeps on a Ray cluster",
-    "river": "use with river; also the stand-in for the table of stocks",
+    "river": "use with river; also the stand-in for the stock table",
     "gymnasium": "loss tables as Gymnasium environments",
     "sklearn": "choosing among scikit-learn estimators",
     "notebook": "figures and tables in notebooks",
     "examples": "the demonstrations in `examples/`",
-    "reproduce": "`make reproduce`: all experiments of the paper, with stand-ins where there is no network",
-    "all": "all of the above that runs on one machine, without the demonstrations",
+    "reproduce": "`make reproduce`: all experiments of the paper, with stand-ins if there is no network",
+    "all": "everything above that runs on one machine, without the demonstrations",
 }
-"""What people install an extra for. Those that are not here are for work on umab itself."""
+"""What each extra is for. Extras that are not listed here are for work on umab itself."""
 
 PAGE = """\
 # Installing
 
-This page is written by `make bench-install`, and by nothing else.
+This page is written by `make bench-install`, never by hand.
 
-umab runs on Python {versions}. The package is pure Python; machine code is made on first use, and kept on disk.
+umab runs on Python {versions}. It is pure Python; machine code is compiled on first use and kept on disk.
 
 | to get | in an environment | in a checkout |
 | --- | --- | --- |
@@ -45,15 +45,16 @@ umab runs on Python {versions}. The package is pure Python; machine code is made
 | an extra too | `pip install 'umab[report]'` | `pip install -e '.[report]'` |
 | several | `pip install 'umab[report,sweep]'` | `pip install -e '.[report,sweep]'` |
 
-`pip install umab` is for when there is a release. Until then `make dist` builds a wheel, which is installed by
-`pip install --find-links dist umab`.
+`pip install umab` works once there is a release. Until then, `make dist` builds a wheel, and
+`pip install --find-links dist umab` installs it.
 
 ## Extras
 
-Whatever needs an extra that is not there says so, by name. Extras bring what the extras in their list bring, too.
+If something needs an extra that is not installed, the error names it. An extra also brings what the extras in its list
+bring.
 
 {extras}
-The rest are for work on umab itself: {others}.
+The other extras are for work on umab itself: {others}.
 
 ## How small it is
 
@@ -62,18 +63,18 @@ The rest are for work on umab itself: {others}.
 {times}"""
 
 MEASURED = """\
-In an environment with nothing else in it, on {machine}. The wheel of umab has {wheel:.2f} MB; with what it
-needs, {total:.0f} MB are installed, not counting the byte code that Python adds.
+Measured in an environment with nothing else in it, on {machine}. The wheel of umab has {wheel:.2f} MB. With its
+dependencies, {total:.0f} MB are installed, not counting the byte code that Python adds.
 """
 
 TIMES = """\
-`import umab` takes {importing:.2f} s: it loads NumPy, and neither Numba nor anything of an extra. A first simulation
-takes {warm:.1f} s with the import, and {cold:.0f} s where its machine code is not on disk yet.
+`import umab` takes {importing:.2f} s: it loads NumPy, but neither Numba nor any extra. A first simulation takes
+{warm:.1f} s including the import, and {cold:.0f} s if its machine code is not on disk yet.
 """
 
 
 def fresh(folder: Path, wheel: Path, python: str = sys.executable) -> Path:
-    """Make an environment with the wheel and what that needs; return its Python."""
+    """Make an environment with the wheel and its dependencies; return its Python."""
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     made = folder / "bin" / "python"
     pip = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -82,7 +83,7 @@ def fresh(folder: Path, wheel: Path, python: str = sys.executable) -> Path:
 
 
 def extras_table(project: dict[str, Any]) -> str:
-    """Return the table of the extras that are for users, from pyproject.toml."""
+    """Return the table of the extras for users, from pyproject.toml."""
     extras: dict[str, list[str]] = project["optional-dependencies"]
     return table(
         ["extra", "for", "brings"],
@@ -91,7 +92,7 @@ def extras_table(project: dict[str, Any]) -> str:
 
 
 def _brought(requirement: str) -> str:
-    """Return a requirement as the table shows it: the name of a package, or of other extras."""
+    """Return a requirement as the table shows it: the name of a package, or the names of other extras."""
     own = re.fullmatch(r"umab\[(.+)\]", requirement)
     if own:
         return ", ".join(f"`{each}`" for each in own[1].split(","))
@@ -108,12 +109,13 @@ print(json.dumps({
 
 
 def sizes(python: Path) -> dict[str, tuple[str, int]]:
-    """Return version and bytes of each package in an environment, but for those that bring packages there."""
+    """Return the version and the bytes of each package in an environment, except for the package installers."""
     found = json.loads(subprocess.run([python, "-c", SIZES], check=True, capture_output=True, text=True).stdout)
     return {name: (version, size) for name, (version, size) in found.items() if name not in ("pip", "setuptools")}
 
 
 def main() -> None:
+    """Measure, and write docs/install.md."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -125,7 +127,8 @@ def main() -> None:
         simulate = "import umab, numpy; umab.simulate(umab.recommended(), numpy.ones((100, 3)), n_trials=10)"
         cold = fresh_process(simulate, python, repeats=1)[0]
         warm = min(fresh_process(simulate, python))
-        importing = min(fresh_process("import umab", python))  # the fastest of some: other work slows the rest
+        # The fastest of a few: other work on the machine can only add time.
+        importing = min(fresh_process("import umab", python))
         weight = wheel.stat().st_size / 1e6
     total = sum(size for _, size in packages.values()) / 1e6
     ordered = sorted(packages.items(), key=lambda item: item[1][1])

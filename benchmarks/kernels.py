@@ -1,4 +1,4 @@
-"""The generic compiled loop against the same algorithm inlined by hand and written in C."""
+"""The generic compiled loop, and its contenders: the same algorithm inlined by hand, and written in C."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ INLINED: dict[str, Callable[..., None]] = {
     "adahedge": inlined.ada_hedge,
     "banker-omd": inlined.banker_omd,
 }
-"""The policies that are also written out by hand: UMAB-G-A and the three that take longest a round."""
+"""The policies that are also inlined by hand: UMAB-G-A and the three whose rounds take longest."""
 
 
 Table = npt.NDArray[np.float64]
 
 
 class Contender(NamedTuple):
-    """A loop, and where it leaves what it found."""
+    """A loop, and the arrays that it fills."""
 
     run: Callable[[], None]
     regret: npt.NDArray[np.float64]
@@ -40,9 +40,9 @@ class Contender(NamedTuple):
 
 
 def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
-    """Return the loops of a policy: generic, inlined and, for UMAB-G-A, in C, checked to agree bit for bit.
+    """Return the loops of a policy: generic, inlined and, for UMAB-G-A, in C. They are checked to agree bit for bit.
 
-    For UMAB-G-A there is also the simple version of the engine, whose bits differ by rounding.
+    For UMAB-G-A there is also the simple version of the engine, whose results differ by rounding.
     """
     policy = umab.policy(name).for_horizon(N_ROUNDS)
     losses = losses_of(n_arms)
@@ -62,14 +62,16 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
     if name == "umab-g-a":
         made["simple"] = generic(simple.SimpleUMABG(), losses, costs, best, uniforms, simple.simulation_kernel)
         made["simple"].run()
-        # A rounding error decides a draw once in a great many rounds; then the rest of the trial differs.
+        # Very rarely a rounding error decides a draw; then the rest of the trial differs.
         if (made["simple"].arms == made["generic"].arms).mean() < 0.99:
-            raise AssertionError(f"simple and generic must draw the same arms, but for rounding; not so at {n_arms=}")
+            raise AssertionError(
+                f"simple and generic must draw the same arms, except for rounding, but they differ at {n_arms=}"
+            )
     return made
 
 
 def losses_of(n_arms: int, outliers: float = 0.01) -> Table:
-    """Return normal losses, some of them a hundred times as large: then units change and losses are clipped."""
+    """Return normal losses, some of them a hundred times as large, so that units change and losses are clipped."""
     random = np.random.default_rng(n_arms)
     losses = random.normal(np.linspace(0.0, 1.0, n_arms), 1.0, size=(N_ROUNDS, n_arms))
     losses *= 1.0 + 100.0 * (random.random((N_ROUNDS, 1)) < outliers)
@@ -89,7 +91,7 @@ def generic(
     uniforms: Table,
     kernel_of: Callable[[Policy], Callable[..., None]] = simulation_kernel,
 ) -> Contender:
-    """Return the loop of umab."""
+    """Return the compiled loop of umab."""
     n_trials, n_rounds = uniforms.shape
     regret, arms = np.zeros((n_trials, n_rounds)), np.zeros((n_trials, n_rounds), dtype=np.int32)
     kernel = kernel_of(policy)

@@ -1,5 +1,5 @@
-/* UMAB-G-A in C: exactly the loop of umab, two trials by turns, with the same start and the same order of summation, so
-   that the trajectories agree bit for bit. Built with -ffp-contract=off: fused multiply-add would round differently. */
+/* UMAB-G-A in C: exactly the loop of umab, alternating between two trials, with the same start and the same order of
+   summation, so that the trajectories agree bit for bit. Built with -ffp-contract=off: fused multiply-add would round differently. */
 
 #include <math.h>
 #include <stdint.h>

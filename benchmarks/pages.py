@@ -1,4 +1,4 @@
-"""What the pages that benchmarks write have in common."""
+"""What all generated pages use: paragraphs, tables, and the name of the machine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 def wrapped(text: str) -> str:
-    """Return paragraphs with lines of at most 120 characters, now that all words are known; tables as they are."""
+    """Return the text with its paragraphs wrapped at 120 characters, and its tables unchanged."""
     parts = text.split("\n\n")
     return "\n\n".join(p if p.startswith("|") else textwrap.fill(p, 120, break_long_words=False) for p in parts) + "\n"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
 def machine() -> str:
+    """Return the processor, the number of cores, and the versions that numbers depend on."""
     model = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

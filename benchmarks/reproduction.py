@@ -1,4 +1,4 @@
-"""The whole of `umab reproduce` in a process of its own: where its time goes, and the memory it takes.
+"""The whole of `umab reproduce` in its own process: the time of each part, and the memory.
 
 `python -m benchmarks.reproduction FOLDER` prints the parts as JSON.
 """
@@ -13,7 +13,7 @@ import time
 
 
 def measure() -> dict[str, float]:
-    """Return the seconds of each part, and the peak memory in GB, of a fresh process."""
+    """Return the seconds of each part, and the peak memory in GB, in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.reproduction", folder]
         start = time.perf_counter()
@@ -24,6 +24,7 @@ def measure() -> dict[str, float]:
 
 
 def main(folder: str) -> None:
+    """Run all experiments, write the report into a folder, and print the parts as JSON."""
     times: dict[str, float] = {}
     last = time.perf_counter()
 
@@ -32,11 +33,11 @@ def main(folder: str) -> None:
         now = time.perf_counter()
         times[part], last = now - last, now
 
-    from umab.experiments.experiment import paper
-    from umab.experiments.runner import run_on
-    from umab.memory import peak
-    from umab.report.folder import write
-    from umab.report.page import Head
+    from umab._support.memory import peak
+    from umab.research.experiments.experiment import paper
+    from umab.research.experiments.runner import run_on
+    from umab.research.report.run_page import write
+    from umab.research.report.shell import Head
 
     done("imports")
     wanted = [(each, setting, setting.losses()) for each in paper().values() for setting in each.settings]

@@ -1,8 +1,8 @@
-"""Measure the run times of programs that do the same work in different ways, as tables of losses.
+"""Measure the run times of programs that do the same work in different ways, as loss tables.
 
-``python -m benchmarks.run_times`` writes the two tables that `umab.datasets.suite` ships: a row is a piece of work, a
-column a program, a number the microseconds that it took. The work follows from a seed; the times are those of the
-machine, which is written down beside them.
+``python -m benchmarks.run_times`` writes the two tables that `umab.datasets.suite` ships. A row is a piece of work, a
+column is a program, and a number is the microseconds that the program took. The work follows from a seed. The times
+depend on the machine, which is recorded next to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Graph = list[set[int]]
 
 
 def main() -> None:
-    """Measure both tables and write them, with what was measured and where."""
+    """Measure both tables and write them, with a file that says what was measured and where."""
     rng = random.Random(_SEED)
     about = {
         "unit": "microseconds on the wall clock, the smaller of two runs",
@@ -85,7 +85,7 @@ def _graphs(rng: random.Random, n_works: int) -> Iterator[tuple[Graph, int]]:
 
 
 def _fixed_order(order: Callable[[Graph], list[int]]) -> Callable[[Graph, int], bool]:
-    """Return a search that colours the vertices in an order that it settles first."""
+    """Return a search that fixes the order of the vertices first, and then colours them."""
 
     def colour(graph: Graph, n_colours: int) -> bool:
         places = order(graph)
@@ -95,7 +95,7 @@ def _fixed_order(order: Callable[[Graph], list[int]]) -> Callable[[Graph, int], 
 
 
 def _most_constrained(tie: Callable[[Graph, int], float]) -> Callable[[Graph, int], bool]:
-    """Return a search that takes the vertex next to most colours, and of several the one with the largest tie."""
+    """Return a search that colours next the vertex with the most colours around it; the largest `tie` breaks ties."""
 
     def colour(graph: Graph, n_colours: int) -> bool:
         def pick(colours: dict[int, int]) -> int:
@@ -245,7 +245,7 @@ def _quick_middle(values: list[float]) -> list[float]:
 
 
 def _quick_first(given: list[float]) -> list[float]:
-    """Sort with the first value as pivot, by a stack: what is sorted already takes it long."""
+    """Sort with the first value as pivot, by a stack; this is slow on values that are already sorted."""
     values, stack = list(given), [(0, len(given))]
     while stack:
         low, high = stack.pop()

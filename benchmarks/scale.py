@@ -1,4 +1,4 @@
-"""One simulation of UMAB-G-A in a process of its own: how long it takes, and how much memory.
+"""One simulation of UMAB-G-A in its own process: its time and its memory.
 
 `python -m benchmarks.scale TRIALS ROUNDS ARMS` prints both as JSON.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Cost(NamedTuple):
-    """What a simulation took."""
+    """The time and the memory of a simulation."""
 
     seconds: float
     memory: float
@@ -21,16 +21,17 @@ class Cost(NamedTuple):
 
 
 def measure(n_trials: int, n_rounds: int, n_arms: int) -> Cost:
-    """Return what `n_trials` trials take in a fresh process, as a summary and on all cores."""
+    """Return the cost of `n_trials` trials in a fresh process, on all cores, with only a summary kept."""
     command = [sys.executable, "-m", "benchmarks.scale", *map(str, (n_trials, n_rounds, n_arms))]
     return Cost(*json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 def main(n_trials: int, n_rounds: int, n_arms: int) -> None:
+    """Run the simulation, and print its seconds and its peak memory as JSON."""
     import numpy as np
 
     import umab
-    from umab.memory import peak
+    from umab._support.memory import peak
 
     losses = umab.Losses.of(np.random.default_rng(0).normal(size=(n_rounds, n_arms)))
     umab.simulate(umab.UMABG(), losses.table[:10], n_trials=2)  # compiles, or loads machine code

@@ -1,7 +1,7 @@
-"""The simple version of the engine, kept as what the fast one is compared with.
+"""A simple version of the engine, to compare the fast one with.
 
-It plays one trial after another, searches for the next distribution by Newton's method from a start that needs no past,
-and looks for the likeliest arm once more. The fast one came from it by measuring.
+It plays one trial after another. It searches for the next distribution by Newton's method, from a start that does not
+depend on the past, and then searches for the likeliest arm separately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numba.types as nb
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.engine import compiled
-from umab.engine.compiled import charge, distribution, learn, load, load_parameters, note, store  # filled in there
+from umab.engine.kernels import charge, distribution, learn, load, load_parameters, note, store  # names left open
 from umab.numerics import FLOOR
 from umab.simplex import Vector, draw, likeliest, reciprocal_sums, scaled_gaps, smallest
 
@@ -39,7 +39,7 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
 
 
 class SimpleUMABG(UMABG):
-    """UMAB-G with this search in the place of its own."""
+    """UMAB-G with this search in place of its own."""
 
     update = staticmethod(FunctionType(UMABG.update.__code__, {**UMABG.update.__globals__, "log_barrier": log_barrier}))
 

@@ -1,4 +1,4 @@
-"""Timing that a noisy machine does not upset: the contenders take turns, and only ratios are reported."""
+"""Timing that is robust on a noisy machine: the contenders take turns, and only ratios are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Ratio(NamedTuple):
-    """How many times longer one thing takes than another, over repeats that ran in turns."""
+    """The time of one thing divided by the time of another, over repeats that took turns."""
 
     median: float
     low: float
@@ -27,13 +27,13 @@ class Ratio(NamedTuple):
 
 
 def take_turns(first: Callable[[], object], second: Callable[[], object], *, repeats: int = 15) -> Ratio:
-    """Return the time of `first` over that of `second`: median and middle half of the ratios of neighbouring runs."""
+    """Return the time of `first` divided by the time of `second`: the median and the middle half over the turns."""
     first(), second()
     return ratio_of_turns(lambda: seconds(first), lambda: seconds(second), repeats=repeats)
 
 
 def ratio_of_turns(first: Callable[[], float], second: Callable[[], float], *, repeats: int) -> Ratio:
-    """Do what `take_turns` does with two that are warm already, and say themselves how many seconds they took."""
+    """Do what `take_turns` does, with functions that are already warm and return their own seconds."""
     times = np.array([(first(), second()) for _ in range(repeats)])
     ratios = times[:, 0] / times[:, 1]
     low, median, high = np.quantile(ratios, [0.25, 0.5, 0.75])
@@ -48,9 +48,9 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def fresh_process(code: str, python: str | Path = sys.executable, *, repeats: int = 9) -> list[float]:
-    """Return the seconds that `code` takes in new processes, without the start of Python, and all but the first."""
+    """Return the seconds that `code` takes in new processes, without the start of Python; the first one is dropped."""
     program = f"import time; start = time.perf_counter()\n{code}\nprint(time.perf_counter() - start)"
-    # Byte code is kept where people run it, whatever this shell says; the first process may have to write it.
+    # Users keep byte code on disk, so these processes do too, whatever this shell says. The first may have to write it.
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     run = [str(python), "-c", program]
     times = [

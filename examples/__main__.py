@@ -7,18 +7,24 @@ import importlib
 from typing import Any
 
 from examples import MODULES
-from examples.demonstration import PAGES, RECORDED, Demonstration, add_options, carry_out, index
-from umab.files import write_atomically
+from examples.command import add_options, carry_out
+from examples.demonstration import Demonstration
+from examples.index_page import index
+from examples.measuring import RECORDED
+from examples.page import PAGES
+from umab._support.files import write_atomically
 
 
 def demonstrations() -> list[Demonstration[Any]]:
+    """Return all demonstrations, in the order of the page that lists them."""
     return [importlib.import_module(f"examples.{module}").DEMONSTRATION for module in MODULES]
 
 
 def main() -> None:
+    """Run all demonstrations, and write the page that lists them."""
     parser = argparse.ArgumentParser(
         prog="python -m examples",
-        description="Run all demonstrations: measure, let a learner choose, write their pages.",
+        description="Run all demonstrations: measure, let a learner choose, replay all policies, write the pages.",
     )
     add_options(parser)
     given = parser.parse_args()

@@ -15,7 +15,8 @@ import lz4.frame
 import numpy as np
 import zstandard
 
-from examples.demonstration import Demonstration, Record, main
+from examples.command import main
+from examples.demonstration import Demonstration, Record
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "zlib": lambda message: zlib.compress(message, level=6),
@@ -26,27 +27,27 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "brotli": lambda message: brotli.compress(message, quality=5),
     "none": lambda message: message,
 }
-"""The level of each library when none is asked for, except for brotli: there it is 11, for files compressed once."""
+"""Each level is the default of its library, except for brotli: its default is 11, for files compressed once."""
 
 LINKS = {"100 kB/s": 1e5, "10 MB/s": 1e7, "1 GB/s": 1e9}
-"""Bytes a second."""
+"""Bytes per second."""
 
 PHASES = ("10 MB/s", "1 GB/s", "100 kB/s", "10 MB/s", "100 kB/s", "1 GB/s")
-ROUNDS_A_PHASE = 250
+ROUNDS_PER_PHASE = 250
 
 SMALLEST, LARGEST = 4_000, 64_000
-"""Bytes of a message; small ones are more frequent, as everywhere."""
+"""The size of a message in bytes; small messages are more frequent."""
 
 
 class Message(NamedTuple):
-    """What is to be sent in a round."""
+    """The message that is sent in a round."""
 
     kind: str
     content: bytes
 
 
 class Sender:
-    """Messages of a few kinds, all made from a seed."""
+    """Messages of a few kinds, all generated from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -56,7 +57,7 @@ class Sender:
             compress(b"the first call may set something up, which is not the cost of a message")
 
     def message(self, t: int) -> Message:
-        """Return the message of round `t`: a piece of the stock of its kind."""
+        """Return the message of round `t`, which is cut from the stock of its kind."""
         random = np.random.default_rng([self._seed, 1, t])
         kind = str(random.choice(list(KINDS)))
         size = int(np.exp(random.uniform(np.log(SMALLEST), np.log(LARGEST))))
@@ -65,7 +66,7 @@ class Sender:
 
 
 STOCK = 4 * LARGEST
-"""Bytes of each kind from which messages are cut."""
+"""How many bytes of each kind there are to cut messages from."""
 
 _WORDS = (
     "request served cache missed hit user session timed out retry upstream connected closed queue worker started "
@@ -118,7 +119,7 @@ def _web_page(random: np.random.Generator) -> bytes:
 
 
 def _counters(random: np.random.Generator) -> bytes:
-    return random.poisson(0.05, STOCK // 4).astype("<i4").tobytes()  # nearly all of them zero
+    return random.poisson(0.05, STOCK // 4).astype("<i4").tobytes()  # almost all of them zero
 
 
 def _samples(random: np.random.Generator) -> bytes:
@@ -126,7 +127,7 @@ def _samples(random: np.random.Generator) -> bytes:
 
 
 def _picture(random: np.random.Generator) -> bytes:
-    return random.bytes(STOCK)  # to a compressor, what is compressed already is nothing but noise
+    return random.bytes(STOCK)  # already compressed, so it looks like noise to a compressor
 
 
 KINDS: dict[str, Callable[[np.random.Generator], bytes]] = {
@@ -141,11 +142,11 @@ KINDS: dict[str, Callable[[np.random.Generator], bytes]] = {
 
 def link(sender: Sender, t: int) -> str:
     """Return the name of the link in round `t`."""
-    return PHASES[t // ROUNDS_A_PHASE % len(PHASES)]
+    return PHASES[t // ROUNDS_PER_PHASE % len(PHASES)]
 
 
 def measure(sender: Sender, t: int, arm: str) -> float:
-    """Return the milliseconds until the message has gone: compressing is measured, the link is computed."""
+    """Return the milliseconds until the message is sent: compressing is measured, the link is computed."""
     content = sender.message(t).content
     start = time.perf_counter()
     sent = COMPRESSORS[arm](content)
@@ -154,16 +155,16 @@ def measure(sender: Sender, t: int, arm: str) -> float:
 
 
 def remarks(record: Record) -> str:
-    """Say which link decides."""
+    """Say which link decides the total."""
     losses = record.losses
     best = losses.table[:, int(losses.table.sum(axis=0).argmin())]
     shares = {name: float(best[rounds].sum() / best.sum()) for name, rounds in record.in_situation.items()}
     slow = max(shares, key=shares.__getitem__)
     return f"""\
-The sum is in {DEMONSTRATION.unit}, so the slow link decides: the rounds at {slow} make up {shares[slow]:.1%} of what
-the best arm spends. Choosing well on a fast link saves little of the sum, however large it is as a factor. If a
-message on a fast link is as dear to you as one on a slow link, then take the loss for that: the time as a multiple of
-what sending the message as it is would take, for instance."""
+The total is in {DEMONSTRATION.unit}, so the slow link decides: the rounds at {slow} make up {shares[slow]:.1%} of what
+the best arm spends. A good choice on a fast link saves little of the total, even if it is faster by a large factor. If
+a message on a fast link matters as much to you as one on a slow link, choose a loss that says so: for instance, the
+time divided by the time that sending the uncompressed message would take."""
 
 
 DEMONSTRATION = Demonstration(
@@ -171,24 +172,24 @@ DEMONSTRATION = Demonstration(
     title="Compressors under changing link speed",
     unit="milliseconds",
     arms=tuple(COMPRESSORS),
-    n_rounds=ROUNDS_A_PHASE * len(PHASES),
+    n_rounds=ROUNDS_PER_PHASE * len(PHASES),
     prepare=Sender,
     measure=measure,
     situation=link,
     about=f"""
-A program sends messages, and may compress each of them before. On a slow link it pays to compress hard; on a fast one
-the message would be there before the compressor is done. The speed of the link changes, and nobody tells the program.
+A program sends messages, and may compress each one first. On a slow link it pays to compress hard; on a fast link the
+message would have arrived before the compressor is done. The speed of the link changes, and nobody tells the program.
 
-An arm is a compressor: zlib (level 6), bz2 (9), lzma (6), zstd (3), lz4 (0), brotli (5), or none at all. These are
-the levels that each library takes when none is asked for, except for brotli: its own is 11, meant for files that are
-compressed once and sent often.
+An arm is a compressor: zlib (level 6), bz2 (9), lzma (6), zstd (3), lz4 (0), brotli (5), or none at all. Each level is
+the default of its library, except for brotli: its default is 11, meant for files that are compressed once and sent
+often.
 
-A round is one message of {SMALLEST // 1000} to {LARGEST // 1000} kilobytes, small ones more often: log lines, JSON
-records, a web page, counters that are mostly zero, samples of a sensor, or a picture, which is compressed already.
-Messages are made from the seed. The loss is the time until the message has gone: the time that compressing took, by
-the clock, and the bytes that are left divided by the speed of the link. Compressing is measured, so whatever else the
-machine does at the time counts too; the link is computed, and has no delay but its speed. What the receiver does is
-not counted. The speed is one of {", ".join(LINKS)}, and changes after every {ROUNDS_A_PHASE} messages.
+A round is one message of {SMALLEST // 1000} to {LARGEST // 1000} kilobytes, with small ones more frequent: log lines,
+JSON records, a web page, counters that are mostly zero, samples of a sensor, or a picture, which is already compressed.
+Messages are generated from the seed. The loss is the time until the message is sent: the time that compressing took,
+plus the compressed bytes divided by the speed of the link. Compressing is measured on the wall clock, so other work on
+the machine counts too. The link is computed, and has no delay except its speed. What the receiver does is not counted.
+The speed is one of {", ".join(LINKS)}, and changes after every {ROUNDS_PER_PHASE} messages.
 """,
     remarks=remarks,
 )

@@ -1,4 +1,4 @@
-"""Learning rates: each round trains a small model, and one that diverges costs whatever it has come to."""
+"""Learning rates: each round trains a small model, and the loss of one that diverges has no upper bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy.typing as npt
 from benchmarks.pages import table
 
 import umab
-from examples.demonstration import Demonstration, Record, amount, main
+from examples.command import main
+from examples.demonstration import Demonstration, Record
+from examples.page import amount
 from umab.checks import LARGEST
 
 Array = npt.NDArray[np.float64]
@@ -19,31 +21,31 @@ Array = npt.NDArray[np.float64]
 RATES = {f"rate {rate:g}": rate for rate in (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)}
 SCALES = {"plain features": 1.0, "small features": 0.5, "large features": 2.0}
 PHASES = ("plain features", "small features", "large features") * 2
-ROUNDS_A_PHASE = 250
+ROUNDS_PER_PHASE = 250
 
 N_FEATURES = 8
 N_EXAMPLES = 128
-"""To train on, and as many again to validate."""
+"""Examples to train on; as many again are used to validate."""
 N_STEPS, BATCH = 20, 16
 NOISE = 0.3
 
 STOP_AT = 10.0
-"""A run is stopped after the step that brings its error above so many times that of the start."""
+"""A run is stopped after the step that brings its error above this many times the initial error."""
 
 
 class Task(NamedTuple):
-    """What a model is to learn in a round."""
+    """What a model has to learn in a round."""
 
     features: Array
     targets: Array
     validation_features: Array
     validation_targets: Array
     batches: npt.NDArray[np.int64]
-    """Which examples each step sees: the same for all rates."""
+    """The examples that each step uses, which are the same for all rates."""
 
 
 class Tasks:
-    """A new task for each round, all made from a seed."""
+    """A new task for each round, all generated from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -62,11 +64,11 @@ class Tasks:
 
 def situation(tasks: Tasks, t: int) -> str:
     """Return how large the features are in round `t`."""
-    return PHASES[t // ROUNDS_A_PHASE % len(PHASES)]
+    return PHASES[t // ROUNDS_PER_PHASE % len(PHASES)]
 
 
 def train(task: Task, rate: float, stop_at: float = STOP_AT) -> float:
-    """Return the change of the validation error by a run of stochastic gradient descent: below 0 if it has learned.
+    """Return by how much a run of stochastic gradient descent changes the validation error: below 0 if it has learned.
 
     Parameters
     ----------
@@ -75,8 +77,8 @@ def train(task: Task, rate: float, stop_at: float = STOP_AT) -> float:
     rate
         The learning rate.
     stop_at
-        The run is stopped after the step that brings the error above so many times that of the start; infinity to
-        never look. An error that no double can hold stops any run, and the change is the largest double.
+        The run is stopped after the step that brings the error above this many times the initial error; infinity
+        means never. An error too large for a double stops any run, and the change is then the largest double.
     """
 
     def error() -> float:
@@ -84,13 +86,13 @@ def train(task: Task, rate: float, stop_at: float = STOP_AT) -> float:
 
     weights = np.zeros(N_FEATURES)
     start = end = error()
-    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is handled below
         for batch in task.batches:
             features = task.features[batch]
             gradient = 2.0 * features.T @ (features @ weights - task.targets[batch]) / len(batch)
             weights = weights - rate * gradient
             end = error()
-            if not end <= stop_at * start:  # also if it is not a number
+            if not end <= stop_at * start:  # true also if `end` is not a number
                 break
     return end - start if math.isfinite(end) else LARGEST
 
@@ -104,11 +106,11 @@ RECOMMENDED = umab.recommended().name
 POLICIES = (RECOMMENDED, "sf-mab-a", "ahb", "umab-g-a", "banker-omd", "scb", "uniform")
 N_TRIALS = 100
 LARGER_RATES = (3.0, 10.0)
-"""Rates that make it harder, for a remark."""
+"""Additional arms that make the choice harder, for a remark."""
 
 
 class Outcome(NamedTuple):
-    """What a policy came to on a table, in numbers that no single loss can spoil."""
+    """The result of a policy on a loss table, in numbers that no single loss can dominate."""
 
     gone_wrong: float
     """The mean number of runs that ended with a larger error than they began with."""
@@ -132,12 +134,12 @@ class Outcome(NamedTuple):
         )
 
     def cells(self) -> list[str]:
-        """Return it for a table."""
+        """Return the first three numbers as cells of a table."""
         return [f"{self.gone_wrong:.1f}", amount(self.others), amount(self.total)]
 
 
 def remarks(record: Record) -> str:
-    """Count runs that went wrong, with the stop and without."""
+    """Count the runs that went wrong, with the stop and without it."""
     stopped, seed = record.losses, record.about["seed"]
     tasks = Tasks(seed)
 
@@ -156,30 +158,30 @@ def remarks(record: Record) -> str:
         [[policy, *each[0].cells(), *each[1].cells()] for policy, each in outcomes.items()],
     )
     return f"""\
-A total of losses like these is mostly that of the runs that went wrong: one of them costs as much as many good ones
-bring. So here are other numbers too: how many runs ended with a larger error than they began with, what the others
-brought on average, and the median of the totals, over {N_TRIALS} replays. And what if nobody stopped a run? Then a
-run that diverges goes on to multiply its error for all {N_STEPS} steps, and the same tasks give losses up to
+A total of such losses comes mostly from the runs that went wrong: one of them costs as much as many good runs gain. So
+here are other numbers too, over {N_TRIALS} replays: how many runs ended with a larger error than they began with, the
+mean loss of the other runs, and the median total. And what if nobody stopped a run? Then a run that diverges goes on
+multiplying its error for all {N_STEPS} steps, and the same tasks give losses up to
 {endless.table.max():.2g} instead of {stopped.table.max():.2g}. (An error too large for a double would count as the
 largest double; that happened {int((endless.table == LARGEST).sum())} times.)
 
 {shown}
-All policies survive both. With the stop, {with_stop.gone_wrong:.1f} runs of the recommended policy go wrong, where
-choosing at random has {at_random.gone_wrong:.1f}. Without it, {without.gone_wrong:.1f} do. The policy then takes the
-largest rate {without.of_worst:.1f} times, where choosing at random does {at_random.of_worst:.1f} times; but it hardly
-tells the other rates apart. Beside a loss of {endless.table.max():.0e} one of a million is as good as none, and so is
-all that a good rate brings. It is so with every policy here: regret is counted in sums of losses, and in such a sum
-nothing else counts.
+All policies survive both. With the stop, {with_stop.gone_wrong:.1f} runs of the recommended policy go wrong, compared
+with {at_random.gone_wrong:.1f} when choosing at random. Without it, {without.gone_wrong:.1f} do. The policy then takes
+the largest rate {without.of_worst:.1f} times, compared with {at_random.of_worst:.1f} times when choosing at random; but
+it hardly distinguishes the other rates. Next to a loss of {endless.table.max():.0e}, a loss of a million is almost
+nothing, and so is everything that a good rate gains. This is the same for every policy here: regret is counted in sums
+of losses, and in such a sum nothing else counts.
 
-That is no fault of a policy, but of the loss: nobody pays such a number. Let the loss be what a failed run really
-costs you, as the stop does. It need not be bounded for that, and here it is not: the stop looks only after the step,
-and one step can do any damage.
+The fault is in the loss, not in a policy: nobody pays such a number. Let the loss be what a failed run really costs
+you, as the stop does. The loss need not be bounded for that, and here it is not: a run is stopped only after the step,
+and one step can do any amount of damage.
 
-How well this goes depends on how bad the worst arms are, for each has to be tried. The rates and the features above
-were settled after a look at others, some of which were harder. For instance, let the rates
-{" and ".join(map("{:g}".format, LARGER_RATES))} be arms too: then the median total of the recommended policy is
-{amount(wider_learner.total)}, with {wider_learner.gone_wrong:.1f} runs gone wrong, and that of choosing at random
-{amount(wider_at_random.total)}, with {wider_at_random.gone_wrong:.1f}."""
+How well this works depends on how bad the worst arms are, because each has to be tried. The rates and the features
+above were chosen after a look at others, some of which were harder. For instance, if the rates
+{" and ".join(map("{:g}".format, LARGER_RATES))} are arms too, the median total of the recommended policy is
+{amount(wider_learner.total)}, with {wider_learner.gone_wrong:.1f} runs gone wrong; the median total of choosing at
+random is {amount(wider_at_random.total)}, with {wider_at_random.gone_wrong:.1f}."""
 
 
 DEMONSTRATION = Demonstration(
@@ -187,25 +189,25 @@ DEMONSTRATION = Demonstration(
     title="Learning rates, where a wrong one diverges",
     unit="units of squared error",
     arms=tuple(RATES),
-    n_rounds=ROUNDS_A_PHASE * len(PHASES),
+    n_rounds=ROUNDS_PER_PHASE * len(PHASES),
     prepare=Tasks,
     measure=measure,
     situation=situation,
     about=f"""
 A program trains small models, one after the other, each on new data. It has to choose the learning rate. With a small
-one little is learned in the time there is. With a large one much is learned, or the model diverges: every step makes
-the error larger than the last one, without end. Where that begins depends on the data, and nobody looks at them
-before.
+rate, little is learned in the available time. With a large rate, much is learned, or the model diverges: every step
+makes the error larger than the last one, without end. Where that begins depends on the data, and nobody looks at the
+data beforehand.
 
 An arm is a learning rate: {", ".join(map("{:g}".format, RATES.values()))}.
 
 A round is one run of stochastic gradient descent: linear regression with {N_FEATURES} features, {N_EXAMPLES} examples
 to train on and {N_EXAMPLES} to validate, {N_STEPS} steps of {BATCH} examples each. The loss is the mean squared error
-on the validation examples after the run less that before it. It is negative if the model has learned, about -1 if all
-there was to learn; it is positive if it has diverged, and has no upper end. A run is stopped after the step that
-brings the error above {STOP_AT:g} times that of the start. The features become smaller or larger, by a factor of 2 or
-4, after every {ROUNDS_A_PHASE} rounds, and the rate that was best may then diverge. Tasks are made from the seed, so
-this table is the same on every machine but for rounding.
+on the validation examples after the run minus the error before it. It is negative if the model has learned, and about
+-1 if it has learned all there is to learn. It is positive if the model has diverged, and has no upper bound. A run is
+stopped after the step that brings the error above {STOP_AT:g} times the initial error. After every {ROUNDS_PER_PHASE}
+rounds the features become smaller or larger, by a factor of 2 or 4, and the rate that was best may then diverge. Tasks
+are generated from the seed, so this table is the same on every machine except for rounding.
 """,
     remarks=remarks,
     scale="symlog",

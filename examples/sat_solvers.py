@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from pysat.solvers import Solver
 
-from examples.demonstration import Demonstration, Record, amount, main
-from umab.report.words import counted
+from examples.command import main
+from examples.demonstration import Demonstration, Record
+from examples.page import amount
+from umab.research.report.words import counted
 
 Clauses = list[list[int]]
 
@@ -22,17 +24,19 @@ CANNOT_BE_STOPPED = ("cadical195", "lingeling")
 LIMIT = 0.5
 """Seconds of processor time after which a solver is stopped."""
 UNSOLVED = 2.0 * LIMIT
-"""What a formula costs that was not solved within the limit; contests of solvers count it so too."""
+"""The cost of a formula that was not solved within the limit; solver competitions count it the same way."""
 N_ROUNDS = 300
 
 
 class Formula(NamedTuple):
+    """The formula of a round."""
+
     family: str
     clauses: Clauses
 
 
 def random_3sat(rng: random.Random, n_variables: int) -> Clauses:
-    """Return random clauses of three variables, as many as make satisfiable and not about equally likely."""
+    """Return random clauses of three variables; their number makes both answers about equally likely."""
     return [
         [variable * rng.choice((-1, 1)) for variable in rng.sample(range(1, n_variables + 1), 3)]
         for _ in range(round(4.26 * n_variables))
@@ -40,7 +44,7 @@ def random_3sat(rng: random.Random, n_variables: int) -> Clauses:
 
 
 def pigeonhole(rng: random.Random, n_pigeons: int) -> Clauses:
-    """Return the clauses that say: every pigeon has a hole of its own, of which there is one too few."""
+    """Return the clauses that say: every pigeon has its own hole. There is one hole too few."""
     n_holes = n_pigeons - 1
     names = rng.sample(range(1, n_pigeons * n_holes + 1), n_pigeons * n_holes)
     sits = [names[pigeon * n_holes : (pigeon + 1) * n_holes] for pigeon in range(n_pigeons)]
@@ -51,7 +55,7 @@ def pigeonhole(rng: random.Random, n_pigeons: int) -> Clauses:
 
 
 def parity(rng: random.Random, n_bits: int) -> Clauses:
-    """Return the clauses that say: two circuits that add up the same bits, in two orders, have different parities."""
+    """Return the clauses that say: two circuits that add the same bits in different orders disagree on the parity."""
     count = itertools.count(n_bits + 1)
     clauses: Clauses = []
 
@@ -80,6 +84,7 @@ FAMILIES = {
 
 
 def prepare(seed: int) -> list[Formula]:
+    """Draw the formula of every round."""
     rng = random.Random(seed)
     formulas = []
     for _ in range(N_ROUNDS):
@@ -90,13 +95,13 @@ def prepare(seed: int) -> list[Formula]:
 
 
 def measure(formulas: list[Formula], t: int, name: str) -> float:
-    """Return the milliseconds of processor time in which the solver reads and solves the formula of the round."""
+    """Return the milliseconds of processor time that the solver takes to read and solve the formula of the round."""
     seconds, answer = solve(name, formulas[t].clauses)
     return 1e3 * (seconds if answer is not None and seconds < LIMIT else UNSOLVED)
 
 
 def solve(name: str, clauses: Clauses) -> tuple[float, bool | None]:
-    """Return the processor time of a solver, and whether the formula can be satisfied; None if it was stopped."""
+    """Return the processor time of a solver, and whether the formula is satisfiable; None if it was stopped."""
     if name in CANNOT_BE_STOPPED:
         start = time.process_time()
         with Solver(name=name, bootstrap_with=clauses) as solver:
@@ -125,14 +130,15 @@ def solve(name: str, clauses: Clauses) -> tuple[float, bool | None]:
 
 
 def remarks(record: Record) -> str:
+    """Say how much the solvers differ."""
     table = record.losses.table
     times = table.max(axis=1) / table.min(axis=1)
     fastest = [record.losses.arms[k] for k in table.argmin(axis=1)]
     failed = [record.losses.arms[k] for k in np.nonzero(table == 1e3 * UNSOLVED)[1]]
     return (
         f"The slowest solver of a formula takes {amount(float(np.median(times)))} times as long as the fastest in the "
-        f"median, and {amount(float(times.max()))} times at most. The fastest was {_numbers(fastest)}. Formulas not "
-        f"solved within the limit: {_numbers(failed) or 'none'}."
+        f"median, and at most {amount(float(times.max()))} times as long. The fastest solver was {_numbers(fastest)}. "
+        f"Formulas not solved within the limit: {_numbers(failed) or 'none'}."
     )
 
 
@@ -150,23 +156,22 @@ DEMONSTRATION = Demonstration(
     measure=measure,
     situation=lambda formulas, t: formulas[t].family,
     about=f"""
-A SAT solver is given a formula of true-or-false variables, and finds values that satisfy it, or that there are none.
-Schedulers, hardware verifiers and package managers rest on them. There are many solvers, and which is fast depends on
-the formula in ways that nobody can tell before: one solver takes many times as long as another, and on the next formula
-it may be the other way round.
+A SAT solver takes a formula of true-or-false variables, and finds values that satisfy it or proves that there are none.
+Schedulers, hardware verifiers and package managers rely on SAT solvers. There are many of them, and which one is fast
+depends on the formula in ways that nobody can predict: one solver takes many times as long as another, and on the next
+formula it may be the other way round.
 
-Formulas come in one after the other. Each time one of {len(SOLVERS)} solvers of `python-sat` has to be chosen, and all
-one learns is how long that one took. Nobody can say how long a solver may take, so there is no range of losses to
+Formulas arrive one after the other. For each, one of {len(SOLVERS)} solvers of `python-sat` has to be chosen, and the
+only feedback is how long that solver took. Nobody can say how long a solver may take, so there is no range of losses to
 declare.
 
-The formulas are of three families, which come in any order and in all sizes: random clauses near the number where
-satisfiable and not are equally likely; pigeonholes, one too few for all pigeons; and two circuits for the parity of the
-same bits, which are to be proved equal. The loss is the processor time for reading and solving a formula, in
-milliseconds. A solver that needs more than {LIMIT:g} seconds has failed, and that counts as {1e3 * UNSOLVED:g}
-milliseconds: {" and ".join(CANNOT_BE_STOPPED)} cannot be stopped from outside and ran to their end, the others were
-stopped.
-Solvers, sizes and limit were settled after a look at run times, so that all of it takes a minute or two and the
-families differ; not after a look at what the learner does with them.
+The formulas come from three families, in random order and in many sizes: random clauses, about as many as
+make satisfiable and unsatisfiable equally likely; pigeonhole formulas, with one hole too few for the pigeons; and two
+circuits for the parity of the same bits, which have to be proved equal. The loss is the processor time for reading and
+solving a formula, in milliseconds. A solver that needs more than {LIMIT:g} seconds has failed, which counts as
+{1e3 * UNSOLVED:g} milliseconds. {" and ".join(CANNOT_BE_STOPPED)} cannot be stopped from outside and ran to their end;
+the others were stopped. The solvers, the sizes and the limit were chosen after a look at run times, so that the whole
+run takes a minute or two and the families differ. They were not chosen by how the learner does on them.
 """,
     remarks=remarks,
     scale="log",

@@ -17,7 +17,7 @@ POLICIES: dict[str, Policy] = {name: umab.policy(name).for_horizon(1000) for nam
 
 def state_of(learner: umab.Learner) -> Any:
     """Return the state inside a learner, in plain Python."""
-    return layout_of(learner.policy).unpack(learner._buffer)
+    return layout_of(learner.policy).unpack(learner._core.buffer)
 
 
 def without_times(learner: umab.Learner) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def test_spaces_are_those_of_the_table() -> None:
     env = LossTableEnv(umab.Losses.of(TABLE, arms=["x", "y", "z"]))
     assert env.action_space == gymnasium.spaces.Discrete(3) and env.observation_space == gymnasium.spaces.Discrete(1)
     assert env.losses.arms == ("x", "y", "z")
-    with pytest.raises(ValueError, match="losses must be finite"):
+    with pytest.raises(ValueError, match=r"finite.*nan"):
         LossTableEnv([[math.nan, 1.0]])
 
 
@@ -72,14 +72,14 @@ def test_a_copy_goes_its_own_way() -> None:
 
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     env = LossTableEnv(TABLE[:1])
-    with pytest.raises(gymnasium.error.ResetNeeded, match="the first round must follow a reset"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"reset .*first step"):
         env.step(0)
     env.reset()
-    for action in (-1, 3):
-        with pytest.raises(ValueError, match=r"action must be at (least 0|most 2)"):
+    for action, message in ((-1, "action=-1"), (3, "action .*at most 2")):
+        with pytest.raises(ValueError, match=message):
             env.step(action)
     assert env.step(2)[1:3] == (-TABLE[0, 2], True)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="all 1 were played; call reset"):
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"all 1 .*reset"):
         env.step(0)
 
 

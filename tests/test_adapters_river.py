@@ -123,11 +123,10 @@ def test_a_reward_that_comes_too_late_or_twice_is_refused_and_changes_nothing() 
     first = policy.pull("ab")
     while (second := policy.pull("ab")) == first:
         pass
-    message = f"at most max_delay=0 pulls after its own, and once, but got another for arm='{first}'"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"max_delay=0 .*arm='{first}'"):
         policy.update(first, 1.0)
     policy.update(second, 1.0)
-    with pytest.raises(ValueError, match=f"but got another for arm='{second}'"):
+    with pytest.raises(ValueError, match=f"max_delay=0 .*arm='{second}'"):
         policy.update(second, 1.0)
     assert policy._n == 1
 
@@ -174,22 +173,22 @@ def test_clones_start_afresh_and_copies_go_on() -> None:
 def test_a_refused_reward_changes_nothing(reward: float) -> None:
     policy = RiverPolicy(seed=0)
     arm = policy.pull("ab")
-    with pytest.raises(ValueError, match=f"reward={reward} is a loss of"):
+    with pytest.raises(ValueError, match=f"reward={reward} "):
         policy.update(arm, reward)
     assert policy._n == 0
     policy.update(arm, 1.0)
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="there must be an arm to pull, but got none"):
+    with pytest.raises(ValueError, match=r"arm_ids .*none"):
         RiverPolicy().pull([])
     with pytest.raises(ValueError, match="umab-x"):
         RiverPolicy("umab-x")
-    with pytest.raises(ValueError, match="max_delay must be at least 0, but got max_delay=-1"):
+    with pytest.raises(ValueError, match="max_delay=-1"):
         RiverPolicy(max_delay=-1)
     policy = RiverPolicy(seed=0)
     arm = policy.pull("ab")
-    with pytest.raises(TypeError, match=r"a reward must be one number, but got \(1.0, 2.0\)"):
+    with pytest.raises(TypeError, match=r"reward .*\(1\.0, 2\.0\)"):
         policy.update(arm, 1.0, 2.0)
 
 

@@ -106,7 +106,7 @@ def test_fit_forgets_what_was_learned_and_partial_fit_does_not() -> None:
     assert online.fit(X[:50], Y[:50]).learner_.probabilities().tolist() == once
     twice = online.partial_fit(X[:50], Y[:50]).learner_.counters()["good"].selected
     assert online.fit(X[:50], Y[:50]).learner_.counters()["good"].selected < twice
-    with pytest.raises(ValueError, match="y must have the shape"):
+    with pytest.raises(ValueError, match=r"y .*\(50,\).*\(49,\)"):
         online.fit(X[:50], Y[:49])
     assert online.learner_.probabilities().tolist() == once
 
@@ -140,7 +140,7 @@ def test_it_says_what_it_is() -> None:
     unfitted = OnlineSelector([("good", GOOD), ("new", Ridge())])
     with pytest.raises(NotFittedError):
         check_is_fitted(unfitted)
-    with pytest.raises(NotFittedError, match="estimators must be fitted, but 'new', a Ridge, is not"):
+    with pytest.raises(NotFittedError, match=r"fitted.*'new'.*Ridge"):
         unfitted.predict(X)
     assert "OnlineSelector" in repr(online)
 
@@ -182,28 +182,28 @@ def test_a_loss_of_ones_own_may_be_negative_and_unbounded() -> None:
 
 def test_what_is_refused_changes_nothing() -> None:
     online = selector(policy="umab-g-a")
-    with pytest.raises(ValueError, match="there must be a prediction before its truth"):
+    with pytest.raises(ValueError, match=r"predict .*update"):
         online.update([1.0])
-    with pytest.raises(ValueError, match="X must have at least one row"):
+    with pytest.raises(ValueError, match=r"X .*one row"):
         online.predict(X[:0])
     online.predict(X[:3])
     before = online.learner_.to_json()
     for y, message in [
-        ([1.0, math.nan, 2.0], "loss must be finite, but got loss=nan for row 1"),
-        ([1.0, 1e200, 2.0], "loss must be finite, but got loss=inf for row 1"),
-        ([1.0], r"y must have the shape of what was predicted, \(3,\), but got \(1,\)"),
-        ([[1.0, 1.0, 1.0]], r"but got \(1, 3\)"),
+        ([1.0, math.nan, 2.0], "loss=nan for row 1"),
+        ([1.0, 1e200, 2.0], "loss=inf for row 1"),
+        ([1.0], r"y .*\(3,\).*\(1,\)"),
+        ([[1.0, 1.0, 1.0]], r"y .*\(3,\).*\(1, 3\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             online.update(y)
         assert online.learner_.to_json() == before
     online.update(Y[:3])
-    with pytest.raises(ValueError, match="the truth about a prediction must come once"):
+    with pytest.raises(ValueError, match=r"truth .*row 0"):
         online.update(Y[:3])
-    for loss, message in [("mse", "loss must be one of"), (lambda y, guess: 1.0, "loss must return one number a row")]:
+    for loss, message in [("mse", "loss='mse'"), (lambda y, guess: 1.0, r"loss .*\(2,\).*\(\)")]:
         with pytest.raises(ValueError, match=message):
             selector(loss=loss).partial_fit(X[:2], Y[:2])
-    with pytest.raises(ValueError, match="the labels of arms must differ"):
+    with pytest.raises(ValueError, match=r"labels .*'a' .*2 times"):
         OnlineSelector([("a", GOOD), ("a", BAD)]).predict(X)
 
 
@@ -213,10 +213,10 @@ def test_what_cannot_be_chosen_from_is_refused_before_anything_is_predicted() ->
     number = DummyRegressor().fit([[0]], [0.0])
     label = DummyClassifier().fit([[0]], [0])
     refused: list[tuple[Any, Any, str]] = [
-        ([number, number], None, r"must be pairs of a name and a fitted estimator, but got DummyRegressor\(\)"),
-        ({"a": number}, None, "must be pairs of a name and a fitted estimator, but got 'a'"),
-        ([("a", number), ("b", label)], None, "all classifiers or none, but got both kinds"),
-        ([("a", number)], "mae", "loss must be one of 'squared_error', .* but got loss='mae'"),
+        ([number, number], None, r"pairs .*DummyRegressor\(\)"),
+        ({"a": number}, None, "pairs .*'a'"),
+        ([("a", number), ("b", label)], None, "classifiers.*both"),
+        ([("a", number)], "mae", "'squared_error'.*loss='mae'"),
     ]
     for estimators, loss, message in refused:
         with pytest.raises((TypeError, ValueError), match=message):

@@ -194,7 +194,7 @@ def test_speed_of_a_peer(child: Child, tables: Tables, monkeypatch: pytest.Monke
     failed = measure.online_speed("fake", child, "refuse", child, "exp3", tables)
     assert failed.ratio is None and failed.failure == "ValueError: a loss must not be"
 
-    monkeypatch.setattr(measure, "SECONDS_A_TURN", 0.01)
+    monkeypatch.setattr(measure, "SECONDS_PER_TURN", 0.01)
     scaled = measure.simulation_speed("fake", child, "nap", child, "exp3", tables)
     assert scaled.ratio is not None and scaled.n_trials == 1 and scaled.ratio.seconds >= 5 * 0.02
 
@@ -218,7 +218,7 @@ def test_ratios_are_those_of_neighbours() -> None:
 def test_robustness_of_a_peer(child: Child, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Setting("small", 1.0, 1000)
     monkeypatch.setattr(measure, "SETTINGS", (small,))
-    monkeypatch.setattr(measure, "SECONDS_A_SETTING", {1000: 30.0})
+    monkeypatch.setattr(measure, "SECONDS_PER_SETTING", {1000: 30.0})
 
     def of(policy: str) -> str:
         row = measure.robustness("fake", child, policy, tables, ["must not be"])
@@ -228,7 +228,7 @@ def test_robustness_of_a_peer(child: Child, tables: Tables, monkeypatch: pytest.
     assert re.fullmatch(r"0\.(19|20|21) \(0\.1\d\), as uniform", of("exp3"))
     assert of("crash") == "stops in round 8: OverflowError: too large"
     assert of("refuse") == "refuses: ValueError: a loss must not be"
-    monkeypatch.setattr(measure, "SECONDS_A_SETTING", {1000: 0.1})
+    monkeypatch.setattr(measure, "SECONDS_PER_SETTING", {1000: 0.1})
     assert of("sleep").endswith("first 1 rounds, 1 seed")
     assert of("die") == "stops in round 1: the process ended: fatal error: gone"
 
@@ -269,7 +269,7 @@ def test_the_page_comes_from_the_results() -> None:
     text = page(results())
     assert "Measured on a machine. Versions: pie 1 (with numpy 2)." in text
     assert "| pie | Exp3 | select and update | 1,234 (1,200–1,300) | 98.8 (from 3 trials) |" in text
-    assert "| pie | Tsallis | its own simulation | 1,234 (1,200–1,300), of tsallis-inf | 98.8 |" in text
+    assert "| pie | Tsallis | its own simulation | 1,234 (1,200–1,300), vs tsallis-inf | 98.8 |" in text
     assert "| pie | Exp3 | 2.00 (1.90–2.10) | 3.40 |" in text and "| pie | Exp3 | Error: no |  |" in text
     assert "| umab | best | 0.99 (0.99) | 0.90 (0.90) | 1.00 (1.00) |" in text
     assert "| pie | Exp3 | 0.50 (0.50) | stops in round 10 to 20: Error: a/b | not reached |" in text

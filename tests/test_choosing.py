@@ -1,4 +1,4 @@
-"""Attempts and choose: what the learner hears of calls that succeed, fail, hang, or are cancelled."""
+"""Attempts and choose: what the learner is told about calls that succeed, fail, hang, or are cancelled."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import umab
-from umab import choosing
-from umab.choosing import Attempt, choose
+from umab.online import choosing
+from umab.online.choosing import Attempt, Failure, Forget, choose
 
 
 class Clock:
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Heard(umab.Learner):
-    """A learner that notes what it hears."""
+    """A learner that notes what it is told."""
 
     def __init__(self, policy: umab.Policy | str = "umab-s", arms: Any = ("a", "b"), seed: int = 0) -> None:
         super().__init__(policy, arms, seed=seed)
@@ -87,11 +87,12 @@ def test_the_time_that_the_learner_takes_is_not_the_arms(clock: Clock) -> None:
     assert learner.losses == [2.0]
 
 
-def test_a_loss_of_ones_own(learner: Heard) -> None:
+@pytest.mark.parametrize("word", ["forget", "leave out"])
+def test_a_loss_of_ones_own(learner: Heard, word: Forget) -> None:
     with Attempt(learner, failure=30.0) as attempt:
         attempt.loss = -3.0
     with Attempt(learner, failure=30.0) as attempt:
-        attempt.loss = "leave out"
+        attempt.loss = word
     assert learner.losses == [-3.0] and learner.forgotten == [attempt.choice]
 
 
@@ -117,13 +118,28 @@ def test_a_failure_may_depend_on_the_exception_and_the_time(learner: Heard, cloc
     assert learner.losses == [10.25] and isinstance(seen[0], ZeroDivisionError)
 
 
-@pytest.mark.parametrize("failure", ["leave out", lambda error, seconds: "leave out"])
-def test_a_failure_that_is_left_out(learner: Heard, failure: Any) -> None:
+@pytest.mark.parametrize("word", ["forget", "leave out"])
+@pytest.mark.parametrize("by_function", [False, True])
+def test_a_failure_that_is_forgotten(learner: Heard, word: Forget, by_function: bool) -> None:
     before = learner.probabilities()
+    failure: Failure = (lambda error, seconds: word) if by_function else word
     with pytest.raises(OSError), Attempt(learner, failure=failure) as attempt:
         raise OSError
     assert learner.losses == [] and learner.forgotten == [attempt.choice]
     assert (learner.probabilities() == before).all()
+
+
+@pytest.mark.parametrize("word", ["forget", "leave out"])
+def test_a_call_that_is_forgotten(learner: Heard, word: Forget) -> None:
+    def judged(result: float, seconds: float) -> float | Forget:
+        return word if result < 0.0 else result
+
+    @choose(failure=30.0, loss=judged, learner=learner)
+    def give(arm: str, value: float) -> float:
+        return value
+
+    assert give(2.0) == 2.0 and give(-1.0) == -1.0
+    assert learner.losses == [2.0] and len(learner.forgotten) == 1
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -139,7 +155,7 @@ def test_a_loss_that_is_none_counts_as_a_failure(learner: Heard, bad: Any) -> No
     def give(arm: str, value: Any) -> Any:
         return value
 
-    with pytest.warns(RuntimeWarning, match=r"arm='[ab]' had no loss that the learner takes.*loss must be"):
+    with pytest.warns(RuntimeWarning, match=f"arm='[ab]' .*failed.*loss={bad!r}"):
         result = give(bad)
     assert result is bad and learner.losses == [30.0]  # the caller has the result, and the arm does not look good
 
@@ -169,13 +185,13 @@ def test_warnings_as_errors_leave_nothing_open(learner: Heard) -> None:
     assert learner.losses == [30.0]
 
 
-def test_a_failure_function_that_fails_leaves_the_attempt_out_aloud(learner: Heard) -> None:
+def test_after_a_failure_function_that_fails_the_attempt_is_forgotten_with_a_warning(learner: Heard) -> None:
     def broken(error: BaseException, seconds: float) -> float:
         raise KeyError("broken")
 
     for failure in (broken, lambda error, seconds: math.nan):
         with (
-            pytest.warns(RuntimeWarning, match="failed without a loss that the learner takes"),
+            pytest.warns(RuntimeWarning, match=r"arm='[ab]' failed.*forgotten"),
             pytest.raises(OSError, match="the first"),
             Attempt(learner, failure=failure),
         ):
@@ -209,7 +225,7 @@ def test_an_attempt_is_entered_once(learner: Heard) -> None:
     attempt = Attempt(learner, failure=30.0)
     with attempt:
         attempt.loss = 1.0
-    with pytest.raises(RuntimeError, match="entered once"), attempt:
+    with pytest.raises(RuntimeError, match="entered"), attempt:
         pass
     assert learner.losses == [1.0]
 
@@ -219,10 +235,10 @@ def test_what_a_failure_costs_must_be_said_and_must_be_a_loss() -> None:
     with pytest.raises(TypeError, match="failure"):
         choose("a", "b")  # type: ignore[call-arg]
     refused: list[tuple[Any, type[Exception], str]] = [
-        (None, TypeError, "failure must be a number, a function .* or 'leave out', but got failure=None"),
+        (None, TypeError, "'forget'.*failure=None"),
         ("leave-out", TypeError, "failure='leave-out'"),
-        (math.nan, ValueError, "loss must be finite, but got loss=nan for a failure"),
-        (-1.0, ValueError, "loss must be at least 0.0 for umab-nn, but got loss=-1.0 for a failure"),
+        (math.nan, ValueError, "loss=nan for a failure"),
+        (-1.0, ValueError, r"umab-nn.*loss=-1\.0 for a failure"),
     ]
     for failure, kind, message in refused:
         with pytest.raises(kind, match=message):
@@ -247,30 +263,30 @@ def test_what_can_be_decorated() -> None:
 
     chooses: Any = choose("a", "b", failure=30.0)
     for function, message in (
-        (generates, "has done its work when it returns"),
-        (generates_late, "has done its work when it returns"),
-        (method, "is 'self'; in a method use umab.Attempt"),
-        (nothing, "must take the arm"),
-        (keyword, "must take the arm"),
-        (3, "decorates a function, but got 3"),
+        (generates, "generates at .*generator"),
+        (generates_late, "generates_late at .*generator"),
+        (method, r"'self'.*umab\.Attempt"),
+        (nothing, "the arm.*nothing at"),
+        (keyword, "the arm.*keyword at"),
+        (3, "function.* 3$"),
     ):
         with pytest.raises(TypeError, match=message):
             chooses(function)
-    with pytest.raises(TypeError, match=r"loss must take two arguments, the result and the seconds, but .* does not"):
+    with pytest.raises(TypeError, match=r"^loss .*two arguments.*lambda"):
         umab.choose("a", "b", failure=1.0, loss=lambda result: 1.0)  # type: ignore[misc, arg-type]
-    with pytest.raises(TypeError, match="failure must take two arguments, the exception and the seconds, but"):
+    with pytest.raises(TypeError, match=r"^failure .*two arguments.*lambda"):
         umab.choose("a", "b", failure=lambda error: 1.0)  # type: ignore[misc, arg-type]
-    with pytest.raises(ValueError, match=r"but got \(\['a', 'b'\],\); pass the arms one by one: choose\(\*arms"):
+    with pytest.raises(ValueError, match=r"\(\['a', 'b'\],\).*choose\(\*arms"):
         umab.choose(["a", "b"], failure=1.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="maximizes rewards; make it without maximize=True, and let the loss be minus"):
+    with pytest.raises(ValueError, match=r"maximize=True.*minus"):
         umab.Attempt(umab.Learner("uniform", 2, maximize=True), failure=1.0)
-    with pytest.raises(ValueError, match="two arms or more, or a learner, but got"):
+    with pytest.raises(ValueError, match=r"two arms.*\('a',\)"):
         choose("a", failure=30.0)
-    with pytest.raises(ValueError, match="but got both"):
+    with pytest.raises(ValueError, match=r"both: \('a', 'b'\) and Learner"):
         choose("a", "b", failure=30.0, learner=umab.Learner("umab-s", 2))
-    with pytest.raises(TypeError, match="loss must be a function"):
+    with pytest.raises(TypeError, match=r"function.*loss=1\.0"):
         choose("a", "b", failure=30.0, loss=1.0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="learner must be a Learner"):
+    with pytest.raises(TypeError, match="learner='umab-s'"):
         choose(learner="umab-s", failure=30.0)(nothing_but_the_arm)  # type: ignore[arg-type]
 
 
@@ -280,7 +296,7 @@ def nothing_but_the_arm(arm: str) -> str:
 
 def test_a_learner_of_rewards_is_refused(learner: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Heard, "maximize", True, raising=False)
-    with pytest.raises(ValueError, match="must be one of losses"):
+    with pytest.raises(ValueError, match="maximize=True"):
         Attempt(learner, failure=30.0)
 
 
@@ -290,7 +306,7 @@ def test_a_result_that_is_yet_to_be_worked_out_is_refused(learner: Heard) -> Non
 
     for late in (work, lambda arm: (each for each in arm)):
         chosen: Callable[[], object] = choose(failure=30.0, learner=learner)(late_of(late))
-        with pytest.raises(TypeError, match="declare it with async def"):
+        with pytest.raises(TypeError, match="async def"):
             chosen()
     assert learner.losses == [30.0, 30.0]  # and not a run time of nothing
 
@@ -493,7 +509,7 @@ def test_a_timeout_inside_a_call_is_a_failure(learner: Heard) -> None:
     assert learner.losses == [30.0]
 
 
-def test_a_coroutine_that_is_closed_is_left_out(learner: Heard) -> None:
+def test_a_coroutine_that_is_closed_is_forgotten(learner: Heard) -> None:
     call = hangs(learner)()
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()
@@ -524,9 +540,9 @@ def test_forgetting_refuses_what_is_not_open() -> None:
     learner = umab.Learner("umab-s", 2, seed=0)
     choice = learner.select()
     learner.forget(choice)
-    with pytest.raises(ValueError, match="it was used before"):
+    with pytest.raises(ValueError, match=f"id={choice.id} .*forgotten"):
         learner.forget(choice)
-    with pytest.raises(ValueError, match="it was used before"):
+    with pytest.raises(ValueError, match=f"id={choice.id} .*forgotten"):
         learner.update(choice, 1.0)
 
 
@@ -539,7 +555,7 @@ def test_wrong_arguments_are_no_failure_of_an_arm(learner: Heard) -> None:
     wrong: Any = add
     bad: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), (("a", 1, 2), {}), ((1,), {"third": 2})]
     for args, kwargs in bad:
-        with pytest.raises(TypeError, match=r"add: .*; callers leave the first argument, the arm, out"):
+        with pytest.raises(TypeError, match=r"add: .*first argument"):
             wrong(*args, **kwargs)
     assert learner.to_json() == before
     assert add(1, second=2) == 3

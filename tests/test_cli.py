@@ -22,8 +22,8 @@ import umab
 import umab.datasets
 from umab import cli
 from umab.datasets import sources
-from umab.experiments import runner
-from umab.report import words
+from umab.research.experiments import runner
+from umab.research.report import words
 from umab.theory import certificates
 
 
@@ -125,7 +125,7 @@ def test_reproduce_runs_on_the_real_tables(tmp_path: Path) -> None:
     assert list(content["figures"]) == ["stock", "sales"]
     for settings in content["provenance"].values():
         assert not any(each["losses"]["provenance"]["stand_in"] for each in settings.values())
-    assert "Not all data are the real ones" not in (out / "index.html").read_text()
+    assert "Not all data are real" not in (out / "index.html").read_text()
 
 
 def test_reproduce_takes_other_figures_settings_policies_and_seeds(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_run_takes_experiments_of_ones_own(table: Path, tmp_path: Path) -> None:
     assert [(each["claim"], each["verdict"]) for each in content["claims"]] == [("umab-nn < uniform", "holds")]
     file.write_text(file.read_text().replace("trials", "trails"))
     done = run("run", str(file), cwd=tmp_path)
-    assert done.returncode == 2 and "there is no key 'trails'; did you mean 'trials'?" in done.stderr
+    assert done.returncode == 2 and "'trails'" in done.stderr and "'trials'?" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -197,21 +197,21 @@ def test_a_messy_table_gets_a_message_with_its_place(
 def test_mistakes_are_said_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
-    for arguments, message in (
-        (("compare", "no.csv"), "umab: there is no file of losses at 'no.csv'"),
-        (("reproduce", "--figure", "stocks"), "umab: a figure must be one of stock, sales, "),
-        (("reproduce", "--setting", "both"), "umab: a setting must be one of figure, printed, but got 'both'"),
-        (("reproduce", "--policy", "umab"), "umab: a policy must be one of "),
-        (("reproduce", "--out", "full"), "umab: 'full' holds other things than a report"),
-        (("run", "no.toml"), "umab: there is no experiment at 'no.toml'"),
-        (("data", "fetch", "stock"), "umab: a table must be one of stocks, sales, but got 'stock'"),
+    for arguments, said in (
+        (("compare", "no.csv"), ("losses", "'no.csv'")),
+        (("reproduce", "--figure", "stocks"), ("figure", "stock, sales, ", "'stocks'")),
+        (("reproduce", "--setting", "both"), ("setting", "figure, printed", "'both'")),
+        (("reproduce", "--policy", "umab"), ("policy", "umab-nn", "'umab'")),
+        (("reproduce", "--out", "full"), ("'full'", "report", "empty folder")),
+        (("run", "no.toml"), ("experiment", "'no.toml'")),
+        (("data", "fetch", "stock"), ("table", "stocks, sales", "'stock'")),
+        (("reproduce", "--out", "/proc/report", "--trials", "1"), ("report", "'/proc/report'")),
     ):
         done = run(*arguments, cwd=tmp_path)
-        assert done.returncode == 2 and done.stderr.startswith(message) and len(done.stderr.splitlines()) == 1
+        assert done.returncode == 2 and done.stderr.startswith("umab: ") and len(done.stderr.splitlines()) == 1
+        assert [word for word in said if word in done.stderr] == list(said)
     done = run("reproduce", "--trials", "0", cwd=tmp_path)
-    assert done.returncode == 2 and "argument --trials: must be a whole number from 1 on, but got '0'" in done.stderr
-    done = run("reproduce", "--out", "/proc/report", "--trials", "1", cwd=tmp_path)
-    assert done.returncode == 2 and "umab: a report needs a folder, but '/proc/report' cannot be made" in done.stderr
+    assert done.returncode == 2 and "argument --trials: " in done.stderr and "'0'" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
@@ -224,7 +224,7 @@ def test_a_fault_of_ours_can_be_seen_whole() -> None:
 def test_data_lists_and_verifies(tmp_path: Path) -> None:
     here = {"UMAB_DATA": str(tmp_path), "UMAB_CACHE": str(tmp_path / "cache")}
     done = run("data", environment=here)
-    assert done.returncode == 0 and done.stdout.count("not here") == 2 and "6aea253c" in done.stdout
+    assert done.returncode == 0 and done.stdout.count("not found") == 2 and "6aea253c" in done.stdout
     assert run("data", "verify", environment=here).returncode == 1
     (tmp_path / "all_stocks_5yr.csv").write_text("date,open\n")
     done = run("data", "verify", "stocks", environment=here)
@@ -250,14 +250,14 @@ def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
     assert list(rows) == names
     for name in names[:2]:
         assert all(row["verdict"] in ("holds", "nothing to check") for row in rows[name])
-    refused = "umab: the statements are about UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got ahb"
-    for arguments, message in (
-        (("certify",), "umab: certify needs a table of losses, or --search"),
-        (("certify", str(table), "--policy", "ahb"), refused),
-        (("certify", "--search", "--policy", "ahb"), refused),
+    for arguments, said in (
+        (("certify",), ("certify", "loss table", "--search")),
+        (("certify", str(table), "--policy", "ahb"), ("UMAB-NN", "ahb")),
+        (("certify", "--search", "--policy", "ahb"), ("UMAB-NN", "ahb")),
     ):
         done = run(*arguments)
-        assert done.returncode == 2 and done.stderr.strip() == message
+        assert done.returncode == 2 and done.stderr.startswith("umab: ") and len(done.stderr.splitlines()) == 1
+        assert [word for word in said if word in done.stderr] == list(said)
 
 
 def test_certify_reads_tables_as_compare_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -285,7 +285,7 @@ def test_certificates_and_promises_are_in_the_report(table: Path, tmp_path: Path
     assert done.returncode == 0
     text = (tmp_path / "out" / "index.html").read_text()
     assert "The paper&#39;s statements along these runs" in text or "The paper's statements along these runs" in text
-    assert "times, main: umab-nn" in text and "What theory promises here" in text and "√(n Σ‖ℓ_t‖²∞)" in text
+    assert "times, main: umab-nn" in text and "What theory guarantees here" in text and "√(n Σ‖ℓ_t‖²∞)" in text
 
 
 def test_scaling_prints_exponents_and_draws_them(tmp_path: Path) -> None:
@@ -338,10 +338,10 @@ def test_only_real_data_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(sources, "fetch", no_network)
     chosen = ["reproduce", "--figure", "stock", "--setting", "printed", "--trials", "2", "--out", "a"]
     assert cli.main([*chosen, "--data", "real"]) == 2 and not (tmp_path / "a" / "results.json").exists()
-    assert "the table all_stocks_5yr.csv must be there for real=True" in capsys.readouterr().err
+    assert "all_stocks_5yr.csv" in capsys.readouterr().err
     assert cli.main(chosen) == 0 and "stock, stand-in data" in capsys.readouterr().out
     assert cli.main(["data", "fetch"]) == 1
-    assert capsys.readouterr().out.count("not here (there is no network in this test)") == 2
+    assert capsys.readouterr().out.count("not found (there is no network in this test)") == 2
 
 
 def test_data_fetch_fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -383,18 +383,19 @@ def run_without(libraries: str, *arguments: str, cwd: Path) -> subprocess.Comple
 def test_printing_needs_no_library_for_pictures_or_pages(table: Path, tmp_path: Path) -> None:
     shutil.copy(table, tmp_path / "t.csv")
     (tmp_path / "s.toml").write_text('data = "t.csv"\ntrials = 2\npolicies = ["uniform"]\n')
-    missing = "no report was written: a report needs jinja2; run pip install 'umab[report]'"
+    missing = "a report needs jinja2; run pip install 'umab[report]'"
     for arguments, printed in (
         (("compare", "t.csv", "--trials", "2", "--policy", "uniform"), "final expected regret"),
         (("run", "s.toml"), "final expected regret"),
     ):
         done = run_without("jinja2,vl_convert,joblib", *arguments, cwd=tmp_path)
-        assert done.returncode == 0 and printed in done.stdout and missing in done.stderr, done.stderr
+        assert done.returncode == 0 and printed in done.stdout, done.stderr
+        assert "note: " in done.stderr and missing in done.stderr
     done = run_without("jinja2,vl_convert,joblib", "sweep", "s.toml", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0 and "cells    1, of which 0 are done" in done.stdout and done.stderr == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml", "t.csv", table.name]
     done = run_without("jinja2,vl_convert", "compare", "t.csv", "--out", "here", cwd=tmp_path)
-    assert done.returncode == 2 and "umab: a report needs jinja2; run pip install 'umab[report]'" in done.stderr
+    assert done.returncode == 2 and done.stderr.startswith(f"umab: {missing}")
 
 
 def test_compare_and_simulate_say_which_regret_they_print(table: Path, tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_the_cache_outlives_a_process_and_never_returns_old_code(tmp_path: Path)
     # A change of the policy itself, of a function that it calls, and of a constant that such a function uses.
     for name, old, new in [
         ("algorithms/umab_nn.py", "2.0 * math.sqrt", "3.0 * math.sqrt"),
-        ("simplex.py", "if uniform < cumulative", "if uniform > cumulative"),
-        ("numerics.py", "SMALLEST_PROPENSITY = 2.0**-900", "SMALLEST_PROPENSITY = 0.9000000"),
+        ("maths/simplex.py", "if uniform < cumulative", "if uniform > cumulative"),
+        ("maths/numerics.py", "SMALLEST_PROPENSITY = 2.0**-900", "SMALLEST_PROPENSITY = 0.9000000"),
     ]:
         path = tmp_path / "umab" / name
         edit(path, old, new)
@@ -75,6 +75,10 @@ def test_the_cache_outlives_a_process_and_never_returns_old_code(tmp_path: Path)
         assert changed["probabilities"] != first["probabilities"], name
         edit(path, new, old)
         assert run_copy(tmp_path) == {**first, "hits": 2, "misses": 0}, name
+
+    # A change of how they are compiled.
+    edit(tmp_path / "umab" / "engine" / "compiled.py", '"nogil": True', '"nogil": None')
+    assert run_copy(tmp_path) == {**first, "hits": 0, "misses": 2}
 
 
 def test_the_cache_serves_policies_that_are_written_in_a_script(tmp_path: Path) -> None:
@@ -118,7 +122,7 @@ def test_which_of_two_functions_a_name_stands_for_is_a_part_of_the_digest(monkey
         exec(text, module.__dict__)
         learner = umab.Learner(module.Two(), 2)
         learner.update(0, 1.0)
-        totals.append(learner._layout.unpack(learner._buffer).played)
+        totals.append(learner._core.layout.unpack(learner._core.buffer).played)
     assert totals == [1.0, 2.5]
 
 
@@ -227,16 +231,16 @@ class Shapeless(Mine):
 def test_a_policy_of_ones_own_runs_without_being_registered() -> None:
     learner = umab.Learner(Mine(step=2.0), 2, seed=0)
     learner.update(learner.select(), 1.0)
-    assert learner._layout.unpack(learner._buffer).played == 1.0
+    assert learner._core.layout.unpack(learner._core.buffer).played == 1.0
     assert umab.simulate(Mine(), [[0.0, 1.0]], n_trials=4).policy == "test_compiled:Mine:step=1"
     assert umab.policy("test_compiled:Mine:step=2", allow_import=True) == Mine(step=2.0)
 
 
 def test_what_cannot_be_compiled_soundly_is_refused_in_words() -> None:
     for policy, culprit in ((Lucky(), "uses random=<module 'random'"), (Bookkeeper(), "uses TABLE={'a': 1.0}")):
-        with pytest.raises(TypeError, match=f"may use math, numbers, NamedTuples and plain functions.*{culprit}"):
+        with pytest.raises(TypeError, match=f"math, numbers, NamedTuples .*{culprit}"):
             umab.Learner(policy, 2)
-    with pytest.raises(TypeError, match="state must be a NamedTuple of fields of type float, Vector"):
+    with pytest.raises(TypeError, match=r"state .*float, Vector.* Wrong"):
         umab.Learner(Shapeless(), 2)
 
 
@@ -280,7 +284,7 @@ def test_what_is_defined_anew_in_a_notebook_is_compiled_anew(monkeypatch: pytest
         learner = umab.Learner(policy, 2)
         learner.update(0, 1.0)
         umab.simulate(policy, [[1.0, 1.0]], n_trials=1)
-        return learner._layout.unpack(learner._buffer).total
+        return learner._core.layout.unpack(learner._core.buffer).total
 
     assert total() == 1.0
     notebook.FACTOR = 5.0  # type: ignore[attr-defined]
@@ -334,13 +338,13 @@ class NotADistribution(Mine):
 
 
 def test_common_mistakes_are_named() -> None:
-    with pytest.raises(TypeError, match="update must be a static method, but that of NotStatic is not"):
+    with pytest.raises(TypeError, match=r"static method, .*NotStatic\.update"):
         umab.Learner(NotStatic(), 2)
-    with pytest.raises(TypeError, match=r"the update of Allocates cannot be compiled.*the rules for it are in"):
+    with pytest.raises(TypeError, match=r"Allocates .*compiled.*umab/algorithms/base\.py"):
         umab.Learner(Allocates(), 2)
-    with pytest.raises(ValueError, match=r"for each arm, but got lengths \{'probabilities': 3, 'weights': 4\}"):
+    with pytest.raises(ValueError, match=r"\{'probabilities': 3, 'weights': 4\}"):
         umab.Learner(TooLong(), 3)
-    with pytest.raises(ArithmeticError, match=r"must leave positive probabilities that sum to 1.*check_policy"):
+    with pytest.raises(ArithmeticError, match=r"NotADistribution.* sum to 1.*check_policy"):
         umab.simulate(NotADistribution(), [[0.0, 1.0]], n_trials=1)
 
 
@@ -349,9 +353,7 @@ def test_check_policy_finds_what_compiled_code_hides() -> None:
         check_policy(policy)
     with pytest.raises(IndexError):
         check_policy(OffByOne())
-    with pytest.raises(
-        ArithmeticError, match=r"must leave positive .* after round 1 with 1 arms, in which arm 0, drawn"
-    ):
+    with pytest.raises(ArithmeticError, match=r"round 1 with 1 arms: arm 0 "):
         check_policy(NotADistribution())
 
 

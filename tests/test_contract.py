@@ -19,7 +19,7 @@ from umab.engine import compiled
 from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
 from umab.engine.interpreted import play
 from umab.engine.layout import layout_of
-from umab.experiments.experiment import comparison
+from umab.research.experiments.experiment import comparison
 from umab.simplex import Vector
 from umab.testing import Array, check_policy
 
@@ -95,7 +95,7 @@ def test_a_ticket_that_was_tampered_with_is_refused(damage: object) -> None:
     learner.select()
     saved = json.loads(learner.to_json())
     saved["outstanding"][0][7] = damage
-    with pytest.raises(ValueError, match=r"the ticket .* cannot be"):
+    with pytest.raises(ValueError, match=r"ticket .* policy"):
         umab.Learner.from_json(json.dumps(saved), policy=ScaleAtDraw())
 
 
@@ -207,9 +207,9 @@ def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pyte
     policy = umab.policy("capped(umab-g-a):limit=3,rate=4")  # a parameter that the wrapper has not is the inner one's
     assert policy == Capped(umab.UMABG(rate=4.0), limit=3.0)
     assert policy.parameters()["rate"] == 4.0 and policy.parameters()["policy"] == "umab-g-a:rate=4"
-    with pytest.raises(ValueError, match="limit must be a finite number above 0, but got limit=-1"):
+    with pytest.raises(ValueError, match=r"above 0, .*limit=-1"):
         umab.policy("capped(umab-s):limit=-1")
-    with pytest.raises(ValueError, match=r"a policy's name must be new, but 'capped' stands for"):
+    with pytest.raises(ValueError, match=r"new, .*'capped'"):
         umab.register("capped", umab.Uniform())
     with pytest.raises(ValueError, match="one arm per round, but got adahedge"):
         Capped(umab.AdaHedge())
@@ -311,7 +311,7 @@ def test_what_a_wrapper_keeps_for_each_arm_follows_the_arms() -> None:
 def test_a_state_of_another_size_never_reaches_compiled_code(damage: list[Any]) -> None:
     saved = json.loads(umab.Learner("umab-nn", 4, seed=0).to_json())
     saved["state"]["loss_sums"] = damage
-    with pytest.raises(ValueError, match="a saved learner must be as it was written"):
+    with pytest.raises(ValueError, match=r"saved learner .*shape"):
         umab.Learner.from_json(json.dumps(saved))
 
 
@@ -321,7 +321,7 @@ class WrongSize(umab.Uniform):
 
 
 def test_a_state_for_other_arms_is_refused_before_anything_runs() -> None:
-    with pytest.raises(ValueError, match="a state must be one for 20 arms, but got one for 2"):
+    with pytest.raises(ValueError, match=r"20 arms, .* for 2$"):
         umab.simulate(WrongSize(), np.zeros((5, 20)), n_trials=4)
 
 
@@ -331,14 +331,14 @@ def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) ->
     for read in (umab.policy, lambda name: umab.Learner(name, 2)):
         with pytest.raises(ValueError, match="at most 20 brackets"):
             read(deep)
-    with pytest.raises(ValueError, match="a saved policy must have a name and parameters"):
+    with pytest.raises(ValueError, match=r"saved policy .*name and parameters"):
         saved_as_version_2(deep)
-    with pytest.raises(ValueError, match="not 'recommended'"):
+    with pytest.raises(ValueError, match=r"'recommended', .*'recommended'"):
         umab.register("recommended", umab.UMABG(rate=9.0))
     assert umab.policy("recommended:rate=2") == umab.Centred(umab.UMABS(rate=2.0))
-    with pytest.raises(ValueError, match="must have the form key=value"):
+    with pytest.raises(ValueError, match=r"key=value,.*'rate' in 'centred:rate'"):
         umab.policy("centred:rate")
-    with pytest.raises(ValueError, match="policy must be the one that was saved"):
+    with pytest.raises(ValueError, match=r"'scb'.*policy=SCBIX"):
         umab.Learner.from_json(umab.Learner("scb", 3).to_json(), policy=umab.SCBIX())
     umab.register("my-g", umab.UMABG(rate=2.0))
     policies = comparison("x", umab.Losses.of(LOSSES)).settings[0].policies

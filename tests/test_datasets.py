@@ -26,9 +26,9 @@ import numpy as np
 import pytest
 
 from umab import datasets
+from umab._support.progress import Progress
 from umab.datasets import sources
 from umab.datasets.sources import DamagedFile, FetchError, Source
-from umab.progress import Progress
 
 DATA = os.environ.get("UMAB_DATA")
 SETTINGS = ("printed", "figure")
@@ -246,7 +246,7 @@ def test_a_stock_without_an_opening_price_is_named() -> None:
         content.replace("2020-01-02,23,IBM", "2020-01-02,,IBM"),
         content.replace("2020-01-02,23,IBM\n", ""),
     ):
-        with pytest.raises(ValueError, match="every day must have an opening price, but IBM has none on 1 day"):
+        with pytest.raises(ValueError, match=r"opening price.* IBM .* 1 day"):
             STOCKS._opens(damaged.encode(), STOCKS._TICKERS)
 
 
@@ -327,7 +327,7 @@ def test_without_the_table_there_is_a_stand_in_that_says_why(name: str, monkeypa
     assert losses.source.endswith(NO_TABLE)  # the same words however the network failed
     assert str(sources.cache_folder()) not in losses.source
     assert losses.digest == datasets.load(name, real=False).digest
-    with pytest.raises(FileNotFoundError, match=r"UMAB_DATA is not set, the cache .* does not hold it, and http://"):
+    with pytest.raises(FileNotFoundError, match=r"real=True.* UMAB_DATA is not set, .*cache .*, and http://"):
         datasets.load(name, real=True)
 
 
@@ -335,11 +335,11 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "polars", None)
     monkeypatch.setitem(sys.modules, "pooch", None)
     monkeypatch.setitem(sys.modules, "river.datasets", None)
-    with pytest.raises(ImportError, match=r"^reading tables needs polars; run pip install 'umab\[data\]'"):
+    with pytest.raises(ImportError, match=r"polars; .*'umab\[data\]'"):
         datasets.sales(real=False)
-    with pytest.raises(ImportError, match=r"^downloading tables needs pooch; run pip install 'umab\[data\]'"):
+    with pytest.raises(ImportError, match=r"pooch; .*'umab\[data\]'"):
         datasets.stocks()
-    with pytest.raises(ImportError, match=r"real=False, needs river; run pip install 'umab\[river\]'"):
+    with pytest.raises(ImportError, match=r"real=False, .*river; .*'umab\[river\]'"):
         datasets.stocks(real=False)
 
 
@@ -349,19 +349,19 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("sale", {}, "a data set must be one of stocks, sales, .* but got 'sale'; did you mean 'sales'?"),
-        ("weather", {}, "a data set must be one of .* but got 'weather'$"),
-        (["sales"], {}, r"a data set must be one of .* but got \['sales'\]"),
-        ("sales", {"sed": 1}, "the data set sales takes setting, seed, but got 'sed'; did you mean 'seed'?"),
-        ("stocks", {"seed": 1}, "the data set stocks takes no parameters, but got 'seed'"),
-        ("bad_losses", {"setting": "figure"}, "the data set bad_losses takes no parameters, but got 'setting'"),
-        ("selection", {"setting": "figures"}, "setting must be one of 'printed', 'figure', but got setting='figures'"),
-        ("stochastic", {"setting": 1}, "setting must be one of 'printed', 'figure', but got setting=1"),
-        ("sales", {"seed": -1}, "seed must be at least 0, but got seed=-1"),
-        ("selection", {"seed": 1.5}, "seed must be a whole number, but got seed=1.5"),
-        ("stochastic", {"seed": "1"}, "seed must be a whole number, but got seed='1'"),
-        ("sales", {"real": "yes"}, "real must be True, False or None, but got real='yes'"),
-        ("stocks", {"real": 1}, "real must be True, False or None, but got real=1"),
+        ("sale", {}, r"stocks, sales, .*'sale'; did you mean 'sales'\?"),
+        ("weather", {}, "stocks, sales, .*'weather'$"),
+        (["sales"], {}, r"stocks, sales, .*\['sales'\]"),
+        ("sales", {"sed": 1}, r"sales .*setting, seed, .*'sed'; did you mean 'seed'\?"),
+        ("stocks", {"seed": 1}, "stocks .*no parameters, .*'seed'"),
+        ("bad_losses", {"setting": "figure"}, "bad_losses .*no parameters, .*'setting'"),
+        ("selection", {"setting": "figures"}, "'printed', 'figure', .*setting='figures'"),
+        ("stochastic", {"setting": 1}, "'printed', 'figure', .*setting=1"),
+        ("sales", {"seed": -1}, "at least 0, .*seed=-1"),
+        ("selection", {"seed": 1.5}, "whole number, .*seed=1.5"),
+        ("stochastic", {"seed": "1"}, "whole number, .*seed='1'"),
+        ("sales", {"real": "yes"}, "True, False or None, .*real='yes'"),
+        ("stocks", {"real": 1}, "True, False or None, .*real=1"),
     ],
 )
 def test_load_refuses_what_it_does_not_know(name: Any, parameters: dict[str, Any], message: str) -> None:
@@ -444,7 +444,7 @@ def test_a_folder_that_is_none_is_an_error(name: str, tmp_path: Path, monkeypatc
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("UMAB_DATA", str(tmp_path / name))
     for real in (None, True):
-        with pytest.raises(NotADirectoryError, match=f"UMAB_DATA must be a folder, but got UMAB_DATA=.*{name}"):
+        with pytest.raises(NotADirectoryError, match=f"folder, .*UMAB_DATA=.*{name}"):
             datasets.sales(real=real)
     with pytest.raises(NotADirectoryError):
         sources.status(source_of())
@@ -467,16 +467,16 @@ PACKED, OTHER = gzip.compress(TABLE, mtime=0), TABLE[:-1]
         (".csv", OTHER, f"squares.csv, with sha256 {hashlib.sha256(TABLE).hexdigest()}, but got {len(OTHER)} bytes"),
         (".csv", OTHER, f"with sha256 {hashlib.sha256(OTHER).hexdigest()}$"),
         (".csv", b"", "but got 0 bytes with sha256"),
-        (".csv.gz", PACKED[:-1000], "must be a whole .gz file that holds one table, .* as that: .*ended before"),
-        (".csv.gz", b"no gzip", "must be a whole .gz file that holds one table, .* as that: Not a gzipped file"),
+        (".csv.gz", PACKED[:-1000], ".gz file .*: .*ended before"),
+        (".csv.gz", b"no gzip", ".gz file .*: Not a gzipped file"),
         (".csv.gz", gzip.compress(OTHER, mtime=0), f"but got {len(OTHER)} bytes with sha256"),
-        (".zip", zipped(TABLE)[:-50], "must be a whole .zip file that holds one table, .* as that: .*not a zip file"),
+        (".zip", zipped(TABLE)[:-50], ".zip file .*: .*not a zip file"),
         (
             ".zip",
             zipped(TABLE, TABLE),
-            "cannot be read as that: it holds 2 files: folder/table0.csv, folder/table1.csv",
+            ".zip file .* 2 files: folder/table0.csv, folder/table1.csv",
         ),
-        (".zip", zipped(), "cannot be read as that: it holds 0 files"),
+        (".zip", zipped(), ".zip file .* 0 files"),
         (".csv.zip", zipped(OTHER), f"but got {len(OTHER)} bytes with sha256"),
     ],
 )
@@ -611,12 +611,12 @@ def test_a_download_goes_to_the_cache_and_is_not_repeated(
 @pytest.mark.parametrize(
     ("name", "archive", "reason"),
     [
-        ("wrong.csv", None, f"the download must hold the table squares.csv, .* but got {len(OTHER)} bytes with sha256"),
+        ("wrong.csv", None, f"squares.csv, .* {len(OTHER)} bytes with sha256"),
         ("cut.csv", None, "the connection broke off"),
-        ("missing.csv", None, "the server answered 404"),
-        ("wrong.csv.zip", ARCHIVE, "the download must be the archive, with sha256 .*, but got .* with sha256"),
-        ("wrong.csv.zip", zipped(OTHER), f"hold the table squares.csv, .* but got {len(OTHER)} bytes with sha256"),
-        ("several.csv.zip", zipped(TABLE, TABLE), "the download must be a whole .zip file .* it holds 2 files"),
+        ("missing.csv", None, "404"),
+        ("wrong.csv.zip", ARCHIVE, "archive, with sha256 .* with sha256"),
+        ("wrong.csv.zip", zipped(OTHER), f"squares.csv, .* {len(OTHER)} bytes with sha256"),
+        ("several.csv.zip", zipped(TABLE, TABLE), ".zip file .* 2 files"),
         ("nowhere", None, r"no connection \(ConnectionError\)"),
     ],
 )
@@ -625,12 +625,12 @@ def test_a_bad_download_is_refused_and_leaves_nothing(
 ) -> None:
     url = nowhere("x.csv") if name == "nowhere" else server.address(name)
     source = source_of(url, archive=archive)
-    with pytest.raises(FetchError, match=f"^{url} could not be downloaded: .*{reason}") as caught:
+    with pytest.raises(FetchError, match=f"^{url} .*{reason}") as caught:
         sources.fetch(source)
     assert files_in(cache) == [] and str(cache) not in str(caught.value)
     asked = server.n_requests
     assert sources.obtain(source, None) == (None, NO_TABLE)
-    with pytest.raises(FileNotFoundError, match=f"for real=True, but UMAB_DATA is not set, the cache {cache} does not"):
+    with pytest.raises(FileNotFoundError, match=f"real=True.* UMAB_DATA is not set, .*{cache}"):
         sources.obtain(source, True)
     assert server.n_requests == asked == (name != "nowhere")  # no second attempt in a process
 
@@ -668,7 +668,7 @@ def test_an_interrupted_download_leaves_nothing(server: Server, cache: Path, mon
 def test_a_cache_that_cannot_be_written_is_named(server: Server, cache: Path) -> None:
     cache.write_bytes(b"a file")
     source = source_of(server.address("right.csv"))
-    with pytest.raises(FetchError, match=r"the cache cannot be written to \(File exists\)"):
+    with pytest.raises(FetchError, match=r"cache .*\(File exists\)"):
         sources.fetch(source)
     assert server.n_requests == 0
 
@@ -684,7 +684,7 @@ def test_progress_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks = iter(range(1000))
-    monkeypatch.setattr("umab.progress.time", types.SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    monkeypatch.setattr("umab._support.progress.time", types.SimpleNamespace(monotonic=lambda: float(next(ticks))))
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     monkeypatch.setattr(sources, "_PIECE", 2**14)
     sources.fetch(source_of(server.address(name), archive=archive))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import umab
 from helpers import POLICIES, state_of
 from umab.algorithms.base import Policy
-from umab.eligible import draw_among
 from umab.engine.layout import layout_of
+from umab.online.eligible import draw_among
 from umab.simplex import Vector
 
 
@@ -92,10 +92,10 @@ def test_only_eligible_arms_are_drawn_with_the_probability_that_is_said() -> Non
 @pytest.mark.parametrize(
     ("among", "message"),
     [
-        ([], "among must have at least one arm"),
-        (["z"], "arm must be one of 'a', 'b', but got arm='z'"),
-        ("a", "among must be a collection of labels, but got among='a'"),
-        (3, "among must be a collection of labels, but got among=3"),
+        ([], "among .*none"),
+        (["z"], "'a', 'b'.*arm='z'"),
+        ("a", "among='a'"),
+        (3, "among=3"),
     ],
 )
 def test_bad_eligible_arms_are_refused(among: Any, message: str) -> None:
@@ -140,7 +140,7 @@ def test_every_policy_survives_arms_that_come_and_go(name: str, data: st.DataObj
         assert len(p) == len(learner.arms) == len(learner.counters())
         assert (p >= 0.0).all() and (policy.plays_each_arm_first or (p > 0.0).all())
         assert p.sum() == pytest.approx(1.0, abs=1e-9)
-        assert np.isfinite(learner._buffer).all()
+        assert np.isfinite(learner._core.buffer).all()
     assert len(learner.outstanding) == len(open_choices)
 
 
@@ -224,15 +224,15 @@ def test_feedback_for_an_arm_that_is_gone_teaches_nothing() -> None:
 def test_arms_that_cannot_be_added_or_removed_are_refused() -> None:
     learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
     before = learner.to_json()
-    refused: list[tuple[Any, str]] = [("a", "must differ, but 'a' is there 2 times"), (None, "string or a number")]
+    refused: list[tuple[Any, str]] = [("a", "labels .*'a' .*2 times"), (None, "label .*None")]
     for arm, message in refused:
         with pytest.raises((ValueError, TypeError), match=message):
             learner.add_arm(arm)
-    with pytest.raises(ValueError, match="arm must be one of 'a', 'b', but got arm='c'"):
+    with pytest.raises(ValueError, match=r"'a', 'b'.*arm='c'"):
         learner.remove_arm("c")
     assert learner.to_json() == before
     learner.remove_arm("a")
-    with pytest.raises(ValueError, match="a learner must keep at least one arm, but 'b' is its last"):
+    with pytest.raises(ValueError, match=r"at least one arm.*'b'"):
         learner.remove_arm("b")
     assert json.loads(learner.to_json())["arms"] == ["b"]
 
@@ -294,12 +294,12 @@ def test_the_account_is_what_a_policy_notes_and_what_it_makes_of_other_arms_is_c
     noted = set()
     for _ in range(40):
         choice = learner.select(among=["b", "c"])
-        _, _, account, *_ = learner._open[choice.id]
+        _, _, account, *_ = learner._core.open[choice.id]
         assert state_of(learner).last == account
         noted.add(account)
     assert noted == {0, 1, 2}
     before = learner.probabilities()
-    with pytest.raises(ArithmeticError, match="must leave positive probabilities that sum to 1"):
+    with pytest.raises(ArithmeticError, match=r"probabilities.*\[1\. 1\. 1\. 1\.\]"):
         learner.add_arm("d")
     assert learner.arms == ("a", "b", "c") and (learner.probabilities() == before).all()
 
@@ -314,9 +314,9 @@ def test_ahb_waits_for_no_arm_that_is_gone() -> None:
 def test_the_account_of_a_loss_moves_with_its_arm() -> None:
     learner = umab.Learner("umab-g-a", ["a", "b", "c"], seed=0)
     choices = learner.select(40, among=["b"])
-    account = {choice.id: account for choice, _, account, *_ in learner._open.values()}
+    account = {choice.id: account for choice, _, account, *_ in learner._core.open.values()}
     learner.remove_arm("a")
-    moved = {choice.id: account for choice, _, account, *_ in learner._open.values()}
+    moved = {choice.id: account for choice, _, account, *_ in learner._core.open.values()}
     assert set(account.values()) == {0, 1, 2}
     assert moved == {key: {0: None, 1: 0, 2: 1}[place] for key, place in account.items() if place is not None}
     before = state_of(learner)

@@ -12,27 +12,16 @@ import numpy as np
 import pytest
 from examples import query_plans, sat_solvers
 from examples.__main__ import demonstrations
-from examples.demonstration import (
-    PAGES,
-    RECORDED,
-    Demonstration,
-    Findings,
-    Record,
-    Spent,
-    amount,
-    chart,
-    index,
-    main,
-    page,
-    read_record,
-    run,
-    verdict,
-    write_record,
-)
+from examples.charts import Total, totals_chart
+from examples.command import main
+from examples.demonstration import Demonstration, Record
+from examples.index_page import index
+from examples.measuring import RECORDED, read_record, run, write_record
+from examples.page import PAGES, against, amount, chart, page, verdict
+from examples.replaying import Findings, Spent
 
 import umab
 from umab import Losses
-from umab.report.charts import Total, totals_chart
 
 ALL = {each.name: each for each in demonstrations()}
 
@@ -110,7 +99,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert umab.Losses.read(tmp_path / "toy.csv").n_rounds == 40
     write_record(run(toy(), n_rounds=39), tmp_path / "other")
     (tmp_path / "other.csv").replace(tmp_path / "toy.csv")
-    with pytest.raises(ValueError, match="must have the same rounds"):
+    with pytest.raises(ValueError, match="must have the same number of rounds, but got 39 losses, 40 situations"):
         read_record(tmp_path / "toy")
 
 
@@ -121,9 +110,9 @@ def test_who_spent_how_much() -> None:
     assert (spent.best_arm, spent.best, spent.worst_arm, spent.worst) == ("b", 11.0, "a", 12.0)
     assert spent.at_random == 11.5 and spent.live == 1.0 + 3.0 + 4.0
     assert spent.best_of_situation == {"x": "a", "y": "b"} and spent.told.tolist() == [1.0, 2.0, 4.0]
-    assert spent.against(10.0, "coins") == "2 coins (20%) less"
-    assert spent.against(5.0, "coins") == "3 coins (60%) **more**"
-    assert Spent(tiny(-1.0)).against(1.0, "coins") == "10 coins less"
+    assert against(spent, 10.0, "coins") == "2 coins (20%) less"
+    assert against(spent, 5.0, "coins") == "3 coins (60%) **more**"
+    assert against(Spent(tiny(-1.0)), 1.0, "coins") == "10 coins less"
 
 
 def _rest(record: Record) -> tuple[Any, ...]:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import zstandard
 from examples import compressors
-from examples.compressors import COMPRESSORS, DEMONSTRATION, KINDS, LARGEST, LINKS, PHASES, ROUNDS_A_PHASE, SMALLEST
-from examples.demonstration import read_record, run, write_record
+from examples.compressors import COMPRESSORS, DEMONSTRATION, KINDS, LARGEST, LINKS, PHASES, ROUNDS_PER_PHASE, SMALLEST
+from examples.measuring import read_record, run, write_record
 
 DECOMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "zlib": zlib.decompress,
@@ -69,7 +69,7 @@ def test_the_loss_is_the_time_of_compressing_and_that_of_the_link(
 ) -> None:
     clock = iter([100.0, 100.25])
     monkeypatch.setattr(compressors, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    t = phase * ROUNDS_A_PHASE + ROUNDS_A_PHASE - 1
+    t = phase * ROUNDS_PER_PHASE + ROUNDS_PER_PHASE - 1
     sent = COMPRESSORS[arm](sender.message(t).content)
     assert compressors.measure(sender, t, arm) == pytest.approx(250.0 + 1000.0 * len(sent) / LINKS[PHASES[phase]])
     assert DEMONSTRATION.situation(sender, t) == PHASES[phase]

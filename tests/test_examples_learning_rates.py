@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from examples import learning_rates
-from examples.demonstration import read_record, run, write_record
-from examples.learning_rates import DEMONSTRATION, PHASES, RATES, ROUNDS_A_PHASE, STOP_AT, Tasks, train
+from examples.charts import Total, totals_chart
+from examples.learning_rates import DEMONSTRATION, PHASES, RATES, ROUNDS_PER_PHASE, STOP_AT, Tasks, train
+from examples.measuring import read_record, run, write_record
 
 from umab.checks import LARGEST
-from umab.report.charts import Total, totals_chart
 
-FIRST_OF = {name: PHASES.index(name) * ROUNDS_A_PHASE for name in dict.fromkeys(PHASES)}
+FIRST_OF = {name: PHASES.index(name) * ROUNDS_PER_PHASE for name in dict.fromkeys(PHASES)}
 
 
 def error(task: learning_rates.Task, weights: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 import umab
 from helpers import same_bits
 from umab import datasets
-from umab.experiments.experiment import Experiment, Setting, comparison, paper
-from umab.experiments.runner import Curve, Outcome, run
+from umab.research.experiments.experiment import Experiment, Setting, comparison, paper
+from umab.research.experiments.runner import Curve, Outcome, run
 
 TABLE = np.random.default_rng(5).normal(size=(300, 3)) + np.array([0.0, 0.4, 0.8])
 
@@ -107,43 +108,41 @@ claims = []
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"policies": ""}, "an experiment must say its policies, but setting 'main' has none"),
-        ({"data": ""}, "an experiment must say its data, but setting 'main' has none"),
-        ({"polices": "[]"}, "there is no key 'polices'; did you mean 'policies'?"),
-        ({"policies": '["umab-g-a", "umab-q"]', "claims": ""}, "but got 'umab-q'; did you mean"),
-        ({"policies": '["ahb", "ahb"]', "claims": ""}, "policies must differ, but 'ahb' is there twice"),
-        ({"policies": '"ahb"', "claims": ""}, "policies must be a list, but got 'ahb'"),
-        (
-            {"claims": '["umab-g-a < scb"]'},
-            "the claim 'umab-g-a < scb' is about 'scb', which is not among the policies",
-        ),
-        ({"claims": '["umab-g-a is best"]'}, "a claim must read like 'umab-g-a < ahb'"),
-        ({"parameters": '{ahb = "a=1"}'}, "parameters are given for 'ahb', which is not among the policies"),
-        ({"parameters": '{umab-g-a = "speed=1"}'}, "umab-g-a takes .*, but got 'speed'"),
-        ({"trials": "0"}, "trials must be at least 1, but got trials=0"),
-        ({"seed": '"x"'}, "seed must be a whole number, but got seed='x'"),
-        ({"data": "3"}, "data must be the path of a file, or a table like {name = 'stocks'} or .*, but got 3"),
-        ({"data": '{file = "losses.csv", reward = 1}'}, "reward must be true or false, but got 1"),
-        ({"data": '{file = "losses.csv", drop = "a"}'}, "drop must be a list, but got 'a'"),
-        ({"data": '{file = "losses.csv", rewards = true}'}, "no key 'rewards' in data; did you mean 'reward'?"),
-        ({"data": '{file = "losses.csv", suspicious = "yes"}'}, "suspicious must be one of"),
-        ({"title": "3"}, "title must be text, but got 3"),
-        ({"policies": "[]", "claims": ""}, "there must be a policy to run, but the list of policies is empty"),
-        ({"extra": '"scale free"'}, "extra must be a list of policies, or 'scale-free', but got 'scale free'"),
-        ({"data": '{name = "stocks", real = true}'}, "the data set stocks takes no parameters, but got 'real'"),
-        ({"data": '{name = "stock"}'}, "but got 'stock'; did you mean 'stocks'?"),
-        ({"settings": '{".." = {}}'}, "the name of a setting must be of letters, digits, - and _, but got '..'"),
+        ({"policies": ""}, "'policies', .*setting 'main'"),
+        ({"data": ""}, "'data', .*setting 'main'"),
+        ({"polices": "[]"}, "'polices'; did you mean 'policies'?"),
+        ({"policies": '["umab-g-a", "umab-q"]', "claims": ""}, "'umab-q'; did you mean"),
+        ({"policies": '["ahb", "ahb"]', "claims": ""}, "policies .*'ahb' twice"),
+        ({"policies": '"ahb"', "claims": ""}, "policies .*list, .*'ahb'"),
+        ({"claims": '["umab-g-a < scb"]'}, "claims .*'umab-g-a < scb' .*'scb'"),
+        ({"claims": '["umab-g-a is best"]'}, "'umab-g-a < ahb', .*'umab-g-a is best'"),
+        ({"parameters": '{ahb = "a=1"}'}, "parameters .*for 'ahb'"),
+        ({"parameters": '{umab-g-a = "speed=1"}'}, "umab-g-a .*'speed'"),
+        ({"trials": "0"}, "at least 1, .*trials=0"),
+        ({"seed": '"x"'}, "whole number, .*seed='x'"),
+        ({"data": "3"}, "data .*{name = 'stocks'}, .*{file = 'losses.csv'}, .*3"),
+        ({"data": '{file = "losses.csv", reward = 1}'}, "reward .*true or false, .*1"),
+        ({"data": '{file = "losses.csv", drop = "a"}'}, "drop .*list, .*'a'"),
+        ({"data": '{file = "losses.csv", rewards = true}'}, "'rewards' in data; did you mean 'reward'?"),
+        ({"data": '{file = "losses.csv", suspicious = "yes"}'}, "'refuse', 'allow'.*suspicious='yes'"),
+        ({"title": "3"}, "title .*text, .*3"),
+        ({"policies": "[]", "claims": ""}, r"policy .*policies=\[\]"),
+        ({"extra": '"scale free"'}, "extra .*'scale-free', .*'scale free'"),
+        ({"data": '{name = "stocks", real = true}'}, "stocks .*'real'"),
+        ({"data": '{name = "stock"}'}, "'stock'; did you mean 'stocks'?"),
+        ({"settings": '{".." = {}}'}, r"setting .*'\.\.'"),
+        ({"settings": "{}"}, r"\[settings.NAME\].*\{\}"),
         ({"trials": "= 3"}, "Invalid value"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(file: Path, values: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=r"in '.*routing\.toml': ") as caught:
         Experiment.read(changed(file, **values))
-    assert caught.match(message.replace("{", r"\{").replace("?", r"\?"))
+    assert caught.match(re.sub(r"(?<!\\)[{?]", r"\\\g<0>", message))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no experiment at '.*no\.toml'"):
+    with pytest.raises(FileNotFoundError, match=r"no experiment .*no\.toml'"):
         Experiment.read(tmp_path / "no.toml")
 
 
@@ -151,8 +150,8 @@ def test_losses_that_a_policy_does_not_take_are_refused_before_anything_runs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = Experiment.read(changed(file, policies='["ahb", "umab-nn"]', claims=""))
-    monkeypatch.setattr("umab.experiments.runner.simulate", None)
-    with pytest.raises(ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-"):
+    monkeypatch.setattr("umab.research.experiments.runner.simulate", None)
+    with pytest.raises(ValueError, match=r"at least 0\.0 .*umab-nn, .*loss=-"):
         run([experiment])
 
 
@@ -291,7 +290,7 @@ def test_runs_are_shared_only_if_everything_is_the_same(file: Path) -> None:
 
 
 def test_too_many_arms_are_not_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("umab.experiments.runner._DRAWS_KEPT", 10)
+    monkeypatch.setattr("umab.research.experiments.runner._DRAWS_KEPT", 10)
     (outcome,) = run([Experiment.read(file)], n_trials=3).outcomes
     assert all(curve.sampled is None for curve in outcome.curves.values())
     with pytest.raises(AttributeError, match="only a summary"):

@@ -25,8 +25,8 @@ import pytest
 
 import umab
 from helpers import state_of, without_times
-from umab import saved as saved_module
 from umab.algorithms import registry
+from umab.online import migrations
 
 
 def played(n_rounds: int, **options: Any) -> umab.Learner:
@@ -60,19 +60,19 @@ def test_arms_are_a_number_or_labels() -> None:
 @pytest.mark.parametrize(
     ("arms", "message"),
     [
-        (0, "arms must be at least 1, but got arms=0"),
-        (-2, "arms must be at least 1"),
-        (2.5, "arms must be a number or a sequence of labels"),
-        ("abc", "arms must be a number or a sequence of labels, but got arms='abc'"),
-        ([], "arms must have at least one label"),
-        (["a", "b", "a"], "the labels of arms must differ, but 'a' is there 2 times"),
-        ([1, 1.0], "must differ"),
-        ([("a", 1)], "the label of an arm must be a string or a number"),
-        ([None, "a"], "must be a string or a number"),
-        ([True, "a"], "must be a string or a number"),
-        ([float("nan")], "must be finite"),
-        ({"a", "b"}, "arms must be a number or a sequence of labels"),
-        (None, "arms must be a number or a sequence of labels"),
+        (0, "arms=0"),
+        (-2, "arms=-2"),
+        (2.5, "arms=2.5"),
+        ("abc", "arms='abc'"),
+        ([], "arms .*label.*none"),
+        (["a", "b", "a"], "labels .*'a' .*2 times"),
+        ([1, 1.0], r"labels .*1\.0 .*2 times"),
+        ([("a", 1)], r"label .*\('a', 1\)"),
+        ([None, "a"], "label .*None"),
+        ([True, "a"], "label .*True"),
+        ([float("nan")], "label .*nan"),
+        ({"a", "b"}, "arms={'.*list"),
+        (None, "arms=None"),
     ],
 )
 def test_bad_arms_are_refused(arms: Any, message: str) -> None:
@@ -81,29 +81,25 @@ def test_bad_arms_are_refused(arms: Any, message: str) -> None:
 
 
 def test_bad_policies_and_seeds_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"umab-g must know the horizon.*horizon=1000.*'adaptive' or 'anytime'"):
+    with pytest.raises(ValueError, match=r"umab-g .*horizon=1000.*'adaptive'.*'anytime'"):
         umab.Learner(umab.UMABG(exploration="fixed"), 3)
     umab.Learner(umab.UMABG(exploration="fixed", horizon=10), 3)
-    with pytest.raises(
-        TypeError, match=r"a policy must be a umab\.Policy or the name of one.*did you mean UMABG\(\)\?"
-    ):
+    with pytest.raises(TypeError, match=r"umab\.Policy.*UMABG\(\)"):
         umab.Learner(umab.UMABG, 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="seed must be at least 0, but got seed=-1"):
+    with pytest.raises(ValueError, match="seed=-1"):
         umab.Learner("uniform", 3, seed=-1)
 
 
 def test_a_negative_loss_is_refused_by_umab_nn_with_advice() -> None:
     learner = umab.Learner(umab.UMABNN(), ["a", "b"])
-    with pytest.raises(
-        ValueError, match=r"loss must be at least 0\.0 for umab-nn, but got loss=-1\.5 for arm='a'; umab.recommended"
-    ):
+    with pytest.raises(ValueError, match=r"0\.0 .*umab-nn.*loss=-1\.5 .*arm='a'.*umab\.recommended"):
         learner.update("a", -1.5)
     learner.update("a", -0.0)
 
 
 @pytest.mark.parametrize(("loss", "shown"), [(float("nan"), "nan"), (float("inf"), "inf")])
 def test_the_message_for_a_loss_that_is_not_finite(loss: float, shown: str) -> None:
-    with pytest.raises(ValueError, match=f"loss must be finite, but got loss={shown} for arm='b'"):
+    with pytest.raises(ValueError, match=f"finite.*loss={shown} .*arm='b'"):
         umab.Learner("umab-g-a", ["a", "b"]).update("b", loss)
 
 
@@ -115,11 +111,11 @@ def test_numbers_of_other_types_are_losses_too() -> None:
 
 
 def test_an_unknown_arm_is_refused() -> None:
-    with pytest.raises(ValueError, match="arm must be one of 'a', 'b', but got arm='c'"):
+    with pytest.raises(ValueError, match=r"'a', 'b'.*arm='c'"):
         umab.Learner("uniform", ["a", "b"]).update("c", 1.0)
-    with pytest.raises(ValueError, match=r"arm must be one of 0, 1, .*… \(30 arms\), but got arm=30"):
+    with pytest.raises(ValueError, match=r"0, 1, .*30 arms.*arm=30"):
         umab.Learner("uniform", 30).update(30, 1.0)
-    with pytest.raises(ValueError, match=r"but got arm=\{\}"):
+    with pytest.raises(ValueError, match=r"arm=\{\}"):
         umab.Learner("uniform", 2).update({}, 1.0)  # type: ignore[arg-type]
 
 
@@ -129,16 +125,16 @@ def test_choices_that_are_used_unknown_or_changed_are_refused() -> None:
     learner.update(used, 1.0)
     before = learner.to_json()
     for choice, message in [
-        (used, "it was used before, or has expired"),
-        (open_choice._replace(id=5), "for id=5 this learner has not made it"),
-        (open_choice._replace(id="1"), "for id='1' this learner has not made it"),  # type: ignore[arg-type]
-        (open_choice._replace(probability=0.1), "a choice must come back unchanged"),
-        (open_choice._replace(index=1 - open_choice.index), "a choice must come back unchanged"),
-        (open_choice[:3], "a choice must have four values"),
+        (used, f"id={used.id} .*closed"),
+        (open_choice._replace(id=5), "id=5 .*this learner"),
+        (open_choice._replace(id="1"), "id='1' .*this learner"),  # type: ignore[arg-type]
+        (open_choice._replace(probability=0.1), rf"unchanged.* 0\.1, {open_choice.id}"),
+        (open_choice._replace(index=1 - open_choice.index), f"unchanged.*'{open_choice.arm}', {1 - open_choice.index}"),
+        (open_choice[:3], r"\(arm, index, probability, id\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             learner.update(choice, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="probability must be left out with a Choice"):
+    with pytest.raises(ValueError, match=r"Choice.*probability=0\.5"):
         learner.update(open_choice, 1.0, probability=0.5)
     assert learner.to_json() == before
     learner.update(json.loads(json.dumps(open_choice)), 1.0)
@@ -160,7 +156,7 @@ def test_a_warning_when_the_arm_comes_back_in_place_of_its_choice() -> None:
     other = "b" if choice.arm == "a" else "a"
     learner.update(other, 1.0)  # warnings are errors here
     learner.update(choice.arm, 1.0, probability=choice.probability)
-    with pytest.warns(umab.LearnerWarning, match=f"update got arm='{choice.arm}', of which a choice is open") as caught:
+    with pytest.warns(umab.LearnerWarning, match=f"arm='{choice.arm}'.*open") as caught:
         learner.update(choice.arm, 1.0)
         learner.update(choice.arm, 1.0)  # once is enough
     assert [warning.filename for warning in caught] == [__file__]
@@ -223,7 +219,7 @@ def test_the_saved_random_state_is_that_of_the_next_draw() -> None:
 def test_a_truncated_file_is_refused_at_any_length() -> None:
     text = played(5).to_json()
     for length in range(0, len(text), 7):
-        with pytest.raises(ValueError, match="a saved learner must be"):
+        with pytest.raises(ValueError, match="saved learner"):
             umab.Learner.from_json(text[:length])
 
 
@@ -234,26 +230,23 @@ def changed(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(version=4), "must be of version 3 or older, but got version=4"),
-        (changed(version=None), "must be of version 3 or older, but got version=None"),
-        (changed(version=0), "of version 0 cannot be read any more"),
-        (changed(format="something"), "format='umab.Learner'"),
-        ("[]", "format='umab.Learner'"),
-        (changed(policy="umab-x"), "a saved policy must have a name and parameters, but got 'umab-x'"),
-        (
-            changed(policy={"name": "umab-x", "parameters": {}}),
-            r"a policy must be one of .*not registered is passed on: Learner.load\(path, policy=",
-        ),
-        (changed(policy={"name": "os:getcwd", "parameters": {}}), "a policy must be registered, but got 'os:getcwd'"),
-        (changed(policy={"name": "uniform", "parameters": {"rate": 1.0}}), "must be as it was written"),
-        (changed(policy={"name": "centred", "parameters": {}}), "must have a policy inside if it is a wrapper"),
-        (changed(arms=["a", "b"]), "one number for each arm"),
-        (changed(state={}), "state has"),
-        (changed(state=None), "must be as it was written"),
-        (changed(random={"bit_generator": "MT19937"}), "must be as it was written"),
-        (changed(next_id=-1), "next_id must be at least"),
-        (changed(outstanding=[[1, 2]]), "must be as it was written"),
-        (changed(version=True), "must be of version 3 or older, but got version=True"),
+        (changed(version=4), "version 3 .*version=4"),
+        (changed(version=None), "version 3 .*version=None"),
+        (changed(version=0), "version 1 .*version=0"),
+        (changed(format="something"), "format='umab.Learner'.*something"),
+        ("[]", r"format='umab.Learner'.*'\[\]'"),
+        (changed(policy="umab-x"), "name.*parameters.*'umab-x'"),
+        (changed(policy={"name": "umab-x", "parameters": {}}), r"umab-g-a.*'umab-x'.*Learner\.load\(path, policy="),
+        (changed(policy={"name": "os:getcwd", "parameters": {}}), "registered.*'os:getcwd'"),
+        (changed(policy={"name": "uniform", "parameters": {"rate": 1.0}}), "saved learner.*'rate'"),
+        (changed(policy={"name": "centred", "parameters": {}}), "inside.*'centred'"),
+        (changed(arms=["a", "b"]), "state.*each arm"),
+        (changed(state={}), r"state.*\[\].*'clip'"),
+        (changed(state=None), "saved learner.*NoneType"),
+        (changed(random={"bit_generator": "MT19937"}), "saved learner.*PCG64"),
+        (changed(next_id=-1), "next_id=-1"),
+        (changed(outstanding=[[1, 2]]), "saved learner.*unpack"),
+        (changed(version=True), "version 3 .*version=True"),
     ],
 )
 def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
@@ -265,37 +258,37 @@ def test_json_that_is_not_ours_is_refused(text: str, message: str) -> None:
 def test_json_with_a_part_missing_is_refused(key: str) -> None:
     saved = json.loads(played(5).to_json())
     del saved[key]
-    with pytest.raises(ValueError, match=f"must be complete, but '{key}' is missing"):
+    with pytest.raises(ValueError, match=f"complete.*'{key}'"):
         umab.Learner.from_json(json.dumps(saved))
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("state", "clip"), float("nan"), "not finite"),
-        (("state", "clip"), 10**400, "must be as it was written"),
-        (("state", "clip"), "much", "must be as it was written"),
-        (("state", "probabilities"), [0.5, 0.5, -0.5], "must leave positive probabilities"),
-        (("state", "probabilities"), [0.5, 0.5, 0.5], "must leave positive probabilities"),
-        (("state", "offsets"), [0.0], "one number for each arm"),
-        (("random", "state", "state"), -1, "must be as it was written"),
-        (("outstanding", 0, 0), "b", "cannot be"),
-        (("outstanding", 0, 0), ["b"], "label of an arm must be a string or a number"),
-        (("outstanding", 0, 1), -1, "index must be at least 0"),
-        (("outstanding", 0, 1), 0.5, "index must be a whole number"),
-        (("outstanding", 0, 2), 0.0, "probability must be above 0"),
-        (("outstanding", 0, 3), "7", "id must be a whole number"),
-        (("outstanding", 0, 3), 2**52, "id must be at most"),
-        (("outstanding", 0, 4), 3, "arm must be at most 2"),
-        (("outstanding", 0, 5), 3, "account must be at most 2"),
-        (("outstanding", 0, 5), -1, "account must be at least 0"),
-        (("outstanding", 0, 6), 0.0, "account_probability must be above 0"),
-        (("outstanding", 0, 7), {"scale": 1.0}, r"the ticket .* cannot be"),
-        (("outstanding", 0, 8), None, "drawn_at must be a number"),
-        (("counters", 0, 0), -1, "a counter must be at least 0"),
-        (("counters", 0, 3), float("inf"), "a counter must be finite"),
-        (("counters",), [[0, 0, 0, 0.0, 0.0, 0.0, 0.0]], "1 counters for 3 arms"),
-        (("maximize",), "yes", "maximize must be True or False"),
+        (("state", "clip"), float("nan"), "state .*finite"),
+        (("state", "clip"), 10**400, "saved learner.*float"),
+        (("state", "clip"), "much", "saved learner.*'much'"),
+        (("state", "probabilities"), [0.5, 0.5, -0.5], r"umab-g-a:rate=4 .*0\.5 +-0\.5\]"),
+        (("state", "probabilities"), [0.5, 0.5, 0.5], r"umab-g-a:rate=4 .*\[0\.5 0\.5 0\.5\]"),
+        (("state", "offsets"), [0.0], "state .*each arm"),
+        (("random", "state", "state"), -1, "saved learner.*-1"),
+        (("outstanding", 0, 0), "b", r"open choice \['b', 2, "),
+        (("outstanding", 0, 0), ["b"], r"label .*\['b'\]"),
+        (("outstanding", 0, 1), -1, "index=-1"),
+        (("outstanding", 0, 1), 0.5, "index=0.5"),
+        (("outstanding", 0, 2), 0.0, r"\bprobability=0\.0"),
+        (("outstanding", 0, 3), "7", r"\bid='7'"),
+        (("outstanding", 0, 3), 2**52, r"\bid .*at most"),
+        (("outstanding", 0, 4), 3, r"\barm .*at most 2"),
+        (("outstanding", 0, 5), 3, r"\baccount .*at most 2"),
+        (("outstanding", 0, 5), -1, r"\baccount=-1"),
+        (("outstanding", 0, 6), 0.0, r"account_probability=0\.0"),
+        (("outstanding", 0, 7), {"scale": 1.0}, r"ticket {'scale': 1\.0}"),
+        (("outstanding", 0, 8), None, "drawn_at=None"),
+        (("counters", 0, 0), -1, "counter=-1"),
+        (("counters", 0, 3), float("inf"), "counter=inf"),
+        (("counters",), [[0, 0, 0, 0.0, 0.0, 0.0, 0.0]], "1 counters .*3 arms"),
+        (("maximize",), "yes", "maximize='yes'"),
     ],
 )
 def test_a_saved_learner_that_was_tampered_with_is_refused(path: tuple[Any, ...], value: Any, message: str) -> None:
@@ -316,7 +309,7 @@ def test_a_saved_learner_that_was_tampered_with_is_refused(path: tuple[Any, ...]
 def test_the_choice_of_another_learner_is_refused() -> None:
     mine, other = umab.Learner("uniform", 1), umab.Learner("uniform", 1)
     mine.select()
-    with pytest.raises(ValueError, match="this learner has not made it"):
+    with pytest.raises(ValueError, match="this learner"):
         mine.update(other.select(), 1.0)
 
 
@@ -423,7 +416,7 @@ def test_a_real_signal_finds_an_update_done_or_not_begun() -> None:
             except Interrupted:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             done = round(state_of(learner).round) - 1
-            assert learner._next_id - learner._first_id == done + len(learner.outstanding)
+            assert learner._core.next_id - learner._core.first_id == done + len(learner.outstanding)
             n_updates = max(n_updates, done)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -436,13 +429,13 @@ def test_a_save_through_a_link_keeps_the_link(tmp_path: Path) -> None:
     played(3).save(tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink()
     assert umab.Learner.load(tmp_path / "real.json").to_json() == played(3).to_json()
-    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*nowhere' to write 'x\.json' to"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere'.*'x\.json'"):
         played(3).save(tmp_path / "nowhere" / "x.json")
 
 
 def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two versions back: the arms were called options, and before that their number was all there was."""
-    current = saved_module.VERSION
+    current = migrations.VERSION
 
     def from_oldest(saved: dict[str, Any]) -> dict[str, Any]:
         return {**saved, "options": ["a", "b", "c"], "version": current - 1}
@@ -450,7 +443,7 @@ def test_older_versions_are_migrated_step_by_step(monkeypatch: pytest.MonkeyPatc
     def from_older(saved: dict[str, Any]) -> dict[str, Any]:
         return {**saved, "arms": saved["options"], "version": current}
 
-    monkeypatch.setattr(saved_module, "_MIGRATIONS", {current - 2: from_oldest, current - 1: from_older})
+    monkeypatch.setattr(migrations, "_MIGRATIONS", {current - 2: from_oldest, current - 1: from_older})
     learner = played(5)
     old = json.loads(learner.to_json())
     del old["arms"]
@@ -476,7 +469,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
 def test_a_bad_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "learner.json"
     path.write_text('{"format": "umab.Lear')
-    with pytest.raises(ValueError, match=r"cannot load .*learner\.json"):
+    with pytest.raises(ValueError, match=r"learner\.json"):
         umab.Learner.load(path)
     with pytest.raises(FileNotFoundError):
         umab.Learner.load(tmp_path / "nothing.json")
@@ -511,8 +504,8 @@ def test_a_batch_is_that_many_single_choices() -> None:
     assert batch.select(5) == singles
     assert without_times(batch) == without_times(one_by_one)
     assert batch.select(1) == [one_by_one.select()]
-    for k, message in ((0, "k must be at least 1, but got k=0"), (2.5, "k must be a whole number, but got k=2.5")):
-        with pytest.raises((ValueError, TypeError), match=message):
+    for k in (0, 2.5):
+        with pytest.raises((ValueError, TypeError), match=f" k={k}$"):
             batch.select(k)  # type: ignore[arg-type]
     for choice in batch.select(3)[::-1]:
         batch.update(choice, 1.0)
@@ -548,20 +541,20 @@ def test_a_loss_is_not_taken_for_a_reward_nor_the_other_way_round(maximize: bool
     right, wrong = ("reward", "loss") if maximize else ("loss", "reward")
     bad: list[dict[str, Any]] = [{wrong: 1.0}, {"loss": 1.0, "reward": 1.0}, {}, {right: None}]
     for given in bad:
-        with pytest.raises(TypeError, match=f"^{right} must be given"):
+        with pytest.raises(TypeError, match=f"^{right} .*maximize=True.*loss=.*reward="):
             learner.update(choice, **given)
-        with pytest.raises(TypeError, match=f"^{right} must be given"):
+        with pytest.raises(TypeError, match=f"^{right} .*maximize=True.*loss=.*reward="):
             learner.expire(0, **given)
     assert learner.to_json() == before
-    with pytest.raises(TypeError, match="maximize must be True or False, but got maximize='yes'"):
+    with pytest.raises(TypeError, match="maximize='yes'"):
         umab.Learner("uniform", 2, maximize="yes")  # type: ignore[arg-type]
 
 
 def test_a_reward_that_the_policy_does_not_take_is_refused_as_such() -> None:
     learner = umab.Learner("umab-nn", ["a", "b"], maximize=True)
-    with pytest.raises(ValueError, match=r"reward=1\.5 is a loss of -1\.5: loss must be at least 0\.0 for umab-nn"):
+    with pytest.raises(ValueError, match=r"reward=1\.5 .*-1\.5.*0\.0 .*umab-nn"):
         learner.update("a", reward=1.5)
-    with pytest.raises(ValueError, match=r"reward=inf is a loss of -inf: loss must be finite"):
+    with pytest.raises(ValueError, match=r"reward=inf .*-inf.*finite"):
         umab.Learner("umab-g-a", ["a", "b"], maximize=True).update("a", reward=float("inf"))
 
 
@@ -608,7 +601,7 @@ def test_choices_expire_by_their_number() -> None:
     for choice, loss in ((second, 2.0), (first, 9.0), (third, 9.0)):
         other.update(choice, loss)
     assert state_of(learner) == state_of(other)
-    with pytest.raises(ValueError, match="it was used before, or has expired"):
+    with pytest.raises(ValueError, match=f"id={first.id} .*expired"):
         learner.update(first, 1.0)
     before = state_of(learner)
     assert learner.expire(after=0, forget=True) == [choices[3]]
@@ -617,7 +610,7 @@ def test_choices_expire_by_their_number() -> None:
 
 def test_choices_expire_by_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("umab.learner.time.time", lambda: now)
+    monkeypatch.setattr("umab.online.learner.time.time", lambda: now)
     learner = umab.Learner("umab-g-a", ["a", "b"], seed=0)
     old = learner.select()
     now = 1030.0
@@ -634,17 +627,13 @@ def test_a_refused_expiry_changes_nothing() -> None:
     learner.select(3)
     before = learner.to_json()
     refused: list[tuple[Any, dict[str, Any], str]] = [
-        (0, {"loss": -1.0}, "loss must be at least 0.0 for umab-nn"),
-        (0, {"loss": float("nan")}, "loss must be finite"),
-        (0, {"loss": 1.0, "forget": True}, "with forget=True no feedback must be given"),
-        (-1, {"loss": 1.0}, "after must be at least 0"),
-        (datetime.timedelta(seconds=-1), {"loss": 1.0}, "after must be at least 0, but got after=datetime.timedelta"),
-        (
-            30.0,
-            {"loss": 1.0},
-            r"after must be a whole number, but got after=30.0; it counts .* a time is a datetime.timedelta",
-        ),
-        ("1 h", {"loss": 1.0}, "after must be a whole number.*; it counts choices"),
+        (0, {"loss": -1.0}, r"umab-nn.*loss=-1\.0"),
+        (0, {"loss": float("nan")}, "finite.*loss=nan"),
+        (0, {"loss": 1.0, "forget": True}, r"forget=True.*loss=1\.0"),
+        (-1, {"loss": 1.0}, "after=-1"),
+        (datetime.timedelta(seconds=-1), {"loss": 1.0}, r"after=datetime\.timedelta"),
+        (30.0, {"loss": 1.0}, r"after=30\.0.*pass a datetime\.timedelta"),
+        ("1 h", {"loss": 1.0}, r"after='1 h'.*pass a datetime\.timedelta"),
     ]
     for after, given, message in refused:
         with pytest.raises((ValueError, TypeError), match=message):
@@ -660,7 +649,7 @@ def test_a_warning_when_feedback_stops() -> None:
     for _ in range(999):
         learner.select()
     before = learner.to_json()
-    with pytest.raises(umab.LearnerWarning, match="no feedback has come for 1000 calls of select, and 1997 choices"):
+    with pytest.raises(umab.LearnerWarning, match=r"1000 .*1997 .*expire"):
         learner.select()  # warnings are errors here
     assert learner.to_json() == before
     learner.select(5000)  # once is enough
@@ -668,7 +657,7 @@ def test_a_warning_when_feedback_stops() -> None:
 
 def test_a_warning_when_the_draw_is_almost_deterministic() -> None:
     learner = umab.Learner("umab-nn", ["good", "bad"], seed=0)
-    with pytest.warns(umab.LearnerWarning, match="almost deterministic: arm='good' has probability 0.999") as caught:
+    with pytest.warns(umab.LearnerWarning, match=r"arm='good' .*0\.999") as caught:
         for _ in range(20_000):
             choice = learner.select()
             learner.update(choice, float(choice.index))
@@ -689,7 +678,7 @@ def test_certainty_is_seen_where_rounding_makes_it_whole_and_every_draw_takes_tw
         learner.update("b", 1.0)
     assert learner.probabilities().max() == 1.0
     learner.select()
-    with pytest.warns(umab.LearnerWarning, match="almost deterministic: arm='c' has probability 1.0"):
+    with pytest.warns(umab.LearnerWarning, match=r"arm='c' .*1\.0"):
         for _ in range(200):
             learner.select(among=["a", "c"])
 
@@ -712,7 +701,7 @@ def test_the_mean_of_opposite_extremes_is_finite() -> None:
 def test_an_age_below_0_is_refused() -> None:
     learner = umab.Learner("umab-g-a", 2, seed=0)
     learner.select()
-    with pytest.raises(ValueError, match="after must be at least 0, but got after="):
+    with pytest.raises(ValueError, match=r"after=datetime\.timedelta"):
         learner.expire(datetime.timedelta(seconds=-1), forget=True)
     assert len(learner.outstanding) == 1
 
@@ -731,7 +720,7 @@ def test_counters_stay_with_their_arms_when_one_goes() -> None:
 def test_damage_to_version_1_is_named(changes: dict[str, Any]) -> None:
     saved = json.loads(played(3).to_json()) | {"version": 1} | changes
     for damaged in (saved, {key: value for key, value in saved.items() if key not in changes}):
-        with pytest.raises(ValueError, match="a saved learner must be"):
+        with pytest.raises(ValueError, match="saved learner"):
             umab.Learner.from_json(json.dumps(damaged))
 
 
@@ -768,12 +757,12 @@ def test_a_choice_that_is_open_twice_is_refused() -> None:
     learner.select()
     saved = json.loads(learner.to_json())
     saved["outstanding"] *= 2
-    with pytest.raises(ValueError, match=r"the open choice .* cannot be"):
+    with pytest.raises(ValueError, match=r"open choice \["):
         umab.Learner.from_json(json.dumps(saved))
 
 
 def test_what_is_nested_too_deeply_is_no_learner() -> None:
-    with pytest.raises(ValueError, match="a saved learner must be complete JSON"):
+    with pytest.raises(ValueError, match=r"saved learner.*JSON"):
         umab.Learner.from_json("[" * 100_000)
 
 
@@ -797,7 +786,7 @@ def goes_on_as(learner: umab.Learner, after: list[Any]) -> bool:
 
 
 def test_there_is_a_file_of_every_version() -> None:
-    assert [path.stem for path in VERSIONS] == [f"version-{version + 1}" for version in range(saved_module.VERSION)]
+    assert [path.stem for path in VERSIONS] == [f"version-{version + 1}" for version in range(migrations.VERSION)]
 
 
 @pytest.mark.parametrize("path", VERSIONS, ids=lambda path: path.stem)
@@ -845,13 +834,13 @@ def test_a_learner_of_a_policy_that_is_not_registered_is_loaded_with_it(tmp_path
     learner = umab.Learner(Unregistered(step=2.0), ["a", "b"], seed=0)
     learner.update(learner.select(), 1.0)
     learner.save(tmp_path / "mine.json")
-    with pytest.raises(ValueError, match=r"a policy must be registered, .*Learner\.load\(path, policy="):
+    with pytest.raises(ValueError, match=r"registered.*Learner\.load\(path, policy="):
         umab.Learner.load(tmp_path / "mine.json")
     loaded = umab.Learner.load(tmp_path / "mine.json", policy=Unregistered(step=2.0))
     assert loaded.to_json() == learner.to_json()
-    with pytest.raises(ValueError, match=r"policy must be the one that was saved.*step.: 2\.0.*but got.*step=3\.0"):
+    with pytest.raises(ValueError, match=r"step.: 2\.0.*step=3\.0"):
         umab.Learner.load(tmp_path / "mine.json", policy=Unregistered(step=3.0))
-    with pytest.raises(TypeError, match=r"policy must be a umab\.Policy"):
+    with pytest.raises(TypeError, match=r"umab\.Policy.*policy='uniform'"):
         umab.Learner.load(tmp_path / "mine.json", policy="uniform")  # type: ignore[arg-type]
 
 

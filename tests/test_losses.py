@@ -63,13 +63,13 @@ def test_keywords_come_before_what_the_data_says(tmp_path: Path) -> None:
         losses = umab.Losses.of(data, arms=iter("pqr"), source="", provenance={})
         assert (losses.arms, losses.source, losses.provenance) == (("p", "q", "r"), "", {})
         assert losses.digest == known.digest
-        with pytest.raises(ValueError, match="every column must have one name, but got 2 names for 3 columns"):
+        with pytest.raises(ValueError, match="2 names for 3 columns"):
             umab.Losses.of(data, arms=["p", "q"])
-        with pytest.raises(ValueError, match="every column must have one name, but got 0 names for 3 columns"):
+        with pytest.raises(ValueError, match="0 names for 3 columns"):
             umab.Losses.of(data, arms=[])
     renamed = umab.Losses.of(known, arms="pqr")
     assert (renamed.source, renamed.provenance) == ("a test", {"seed": 1})
-    with pytest.raises(TypeError, match="but got 'x' in row 0, column 1"):
+    with pytest.raises(TypeError, match="'x' in row 0, column 1"):
         umab.Losses.of([[1.0, "x"]], arms=["p"])
 
 
@@ -98,33 +98,33 @@ def test_nobody_changes_a_table_behind_our_back() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "rounds × arms, but got 1 dimension"),
-        ([[]], "must have a round and an arm, but got 1 rounds of 0 arms"),
-        (np.empty((0, 3)), "must have a round and an arm, but got 0 rounds of 3 arms"),
-        ([1.0, 2.0], "rounds × arms, but got 1 dimension"),
-        (np.zeros((2, 2, 2)), "rounds × arms, but got 3 dimension"),
-        (5.0, "rounds × arms, but got 0 dimension"),
-        ([[1.0, 2.0], [3.0]], "rows of equal length"),
-        ([[1.0, "2"]], "losses must be numbers, but got '2' in row 0, column 1"),
-        ([[1.0, None]], "losses must be numbers, but got None in row 0, column 1"),
-        ([[1.0, 2j]], "losses must be numbers, but got 2j in row 0, column 1"),
-        (np.array([["1", "2"]]), "losses must be numbers, but got '1' in row 0, column 0"),
-        ([[1.0, 10**400]], "losses must be numbers, but got 1000"),
-        (None, "losses must be a table of numbers"),
-        ({"a": 1}, "losses must be a table of numbers"),
-        ([[1.0, float("nan")]], r"losses must be finite, but got loss=nan in row 0 of arm '1'"),
-        ([[1.0], [float("-inf")]], r"losses must be finite, but got loss=-inf in row 1 of arm '0'"),
-        (pd.DataFrame({"a": [1.0], "b": ["many"]}), "losses must be numbers, but got 'many' in row 0 of arm 'b'"),
-        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "names of arms must differ, but 'a' is there 2 times"),
-        (pd.DataFrame({"a": [1.0, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'a'"),
-        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "losses must be .* in row 1 of arm 'a'"),
-        (pl.DataFrame({"a": [1, 2], "b": [1, None]}), "losses must be finite, but got loss=nan in row 1 of arm 'b'"),
-        (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), "losses must all be there, but .* masked"),
-        (np.array([["2020-01-01"]], dtype="datetime64[ns]"), "losses must be a table of numbers"),
-        (np.array([[np.timedelta64(5, "ns")]]), "losses must be a table of numbers"),
-        (np.array([[1 + 2j]]), r"losses must be numbers, but got \(1\+2j\)"),
-        (pl.DataFrame({"a": [1, 2], "": [1, 2]}), "every arm must have a name, but column 1 has none"),
-        (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "losses must be numbers, but got 'x' in row 0 of arm 'b'"),
+        ([], "rounds × arms, .*1 dimension"),
+        ([[]], "1 rounds of 0 arms"),
+        (np.empty((0, 3)), "0 rounds of 3 arms"),
+        ([1.0, 2.0], "rounds × arms, .*1 dimension"),
+        (np.zeros((2, 2, 2)), "rounds × arms, .*3 dimension"),
+        (5.0, "rounds × arms, .*0 dimension"),
+        ([[1.0, 2.0], [3.0]], "equal length"),
+        ([[1.0, "2"]], "'2' in row 0, column 1"),
+        ([[1.0, None]], "None in row 0, column 1"),
+        ([[1.0, 2j]], "2j in row 0, column 1"),
+        (np.array([["1", "2"]]), "'1' in row 0, column 0"),
+        ([[1.0, 10**400]], "numbers, .* 1000"),
+        (None, "table .*NoneType"),
+        ({"a": 1}, "table .*dict"),
+        ([[1.0, float("nan")]], "loss=nan in row 0 of arm '1'"),
+        ([[1.0], [float("-inf")]], "loss=-inf in row 1 of arm '0'"),
+        (pd.DataFrame({"a": [1.0], "b": ["many"]}), "'many' in row 0 of arm 'b'"),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "names .*'a' .*2 times"),
+        (pd.DataFrame({"a": [1.0, None]}), "loss=nan in row 1 of arm 'a'"),
+        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "in row 1 of arm 'a'"),
+        (pl.DataFrame({"a": [1, 2], "b": [1, None]}), "loss=nan in row 1 of arm 'b'"),
+        (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), "masked"),
+        (np.array([["2020-01-01"]], dtype="datetime64[ns]"), r"table .*datetime64\[ns\]"),
+        (np.array([[np.timedelta64(5, "ns")]]), r"table .*timedelta64\[ns\]"),
+        (np.array([[1 + 2j]]), r"\(1\+2j\) in row 0"),
+        (pl.DataFrame({"a": [1, 2], "": [1, 2]}), "name, .*column 1 "),
+        (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "'x' in row 0 of arm 'b'"),
     ],
 )
 def test_bad_tables_are_refused(data: Any, message: str) -> None:
@@ -135,15 +135,15 @@ def test_bad_tables_are_refused(data: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("losses.txt", "a,b\n1,2\n", r"must end in \.csv, .* or \.parquet, but got '.*losses\.txt'"),
-        ("losses.csv", "", "cannot read losses from '.*losses.csv': the file is empty"),
-        ("losses.csv", "a,b\n", "but got 0 rounds of 2 arms"),
-        ("losses.csv", "a,b\n1,2\n3,4,5\n", r"row 1 \(line 3 of the file\) has 3: '5' has no name"),
-        ("losses.csv", ",a,b\n0,1,2\n", r"every arm must have a name, but column 0 has none.*index=False"),
-        ("losses.csv", "0.5,1.5\n1,2\n", "the first line .* must name the arms, but .* holds numbers: 0.5, 1.5"),
-        ("losses.csv", "a,a\n1,2\n", "the names of arms must differ, but 'a' is there 2 times"),
-        ("losses.csv", "a,b\n1,two\n", r"must be numbers, but got 'two' in row 0 \(line 2 of the file\) of arm 'b'"),
-        ("losses.parquet", "not parquet", "cannot read losses from '.*losses.parquet'"),
+        ("losses.txt", "a,b\n1,2\n", r"\.csv, .* or \.parquet, .*losses\.txt'"),
+        ("losses.csv", "", r"losses\.csv': .*empty"),
+        ("losses.csv", "a,b\n", "0 rounds of 2 arms"),
+        ("losses.csv", "a,b\n1,2\n3,4,5\n", r"row 1 \(line 3 of the file\) has 3: '5'"),
+        ("losses.csv", ",a,b\n0,1,2\n", "name, .*column 0 .*index=False"),
+        ("losses.csv", "0.5,1.5\n1,2\n", r"first line .*numbers .*: 0\.5, 1\.5"),
+        ("losses.csv", "a,a\n1,2\n", "names .*'a' .*2 times"),
+        ("losses.csv", "a,b\n1,two\n", r"'two' in row 0 \(line 2 of the file\) of arm 'b'"),
+        ("losses.parquet", "not parquet", r"read .*losses\.parquet'"),
     ],
 )
 def test_bad_files_are_refused(name: str, content: str, message: str, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_whole_numbers_that_end_in_a_decimal(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(FileNotFoundError, match=r"no file of losses at 'nowhere\.csv'"):
+    with pytest.raises(FileNotFoundError, match=r"'nowhere\.csv'"):
         umab.Losses.of("nowhere.csv")
 
 

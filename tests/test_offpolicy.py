@@ -107,7 +107,7 @@ def test_the_largest_losses_and_the_smallest_probabilities_are_survived() -> Non
     assert math.isfinite(estimate(huge, "a").high) and estimate(huge, "a", confidence=0.99).high == math.inf
     tiny = [("a", 5e-324, 3.0), ("b", 1.0, 5.0), ("a", 5e-324, 4.0)]
     assert estimate(tiny, "a").mean == 3.5
-    with pytest.raises(ValueError, match=r"the estimate must fit into a float, but it is .*·2\^"):
+    with pytest.raises(ValueError, match=r"float.*·2\^"):
         estimate(tiny, "a", estimator="ips")
     assert estimate([("a", 1.0, 0.0), ("a", 1.0, 0.0)], "a").mean == 0.0
 
@@ -168,21 +168,21 @@ def test_the_probability_must_be_that_of_the_draw() -> None:
     right = estimate(log, [1 / 3, 1 / 3, 1 / 3])
     assert right.low < np.abs(table).mean() < right.high and not right.doubts
     wrong = [(choice.arm, 1 / 2, loss) for choice, loss in log]
-    assert any("the weights average" in doubt for doubt in estimate(wrong, [1 / 3, 1 / 3, 1 / 3]).doubts)
+    assert any("weights average 0.667" in doubt for doubt in estimate(wrong, [1 / 3, 1 / 3, 1 / 3]).doubts)
 
 
 def test_what_deserves_no_trust_is_said() -> None:
     few = estimate(LOG, TARGET)
-    assert few.doubts == ("the log is worth 3.1 rounds of the target only",)
-    assert "4 rounds, worth 3.1; DOUBTFUL: the log is worth 3.1" in repr(few)
+    assert len(few.doubts) == 1 and "3.1 rounds" in few.doubts[0]
+    assert f"4 rounds, worth 3.1; DOUBTFUL: {few.doubts[0]}" in repr(few)
     once = estimate(LOG, "c")
     assert (once.mean, once.low, once.high) == (-3.0, -math.inf, math.inf) and once.n_effective == 1.0
     unseen = estimate(logged(1000, 0, [0.5, 0.3, 0.2]), {0: 0.5, 1: 0.495, "new": 0.005})
-    assert unseen.doubts == ("no round has arm='new', which the target would choose",)
+    assert len(unseen.doubts) == 1 and "arm='new'" in unseen.doubts[0]
     uneven = estimate(
         played("umab-nn", np.abs(np.random.default_rng(3).normal([1, 2, 4], size=(3000, 3))), 0), [1 / 3] * 3
     )
-    assert len(uneven.doubts) == 1 and "weights are uneven, 3000 rounds count as " in uneven.doubts[0]
+    assert len(uneven.doubts) == 1 and "weights are uneven: 3000 rounds" in uneven.doubts[0]
     good = estimate(logged(1000, 0, [0.5, 0.3, 0.2]), 0)
     assert good.doubts == () and "DOUBTFUL" not in repr(good)
 
@@ -190,27 +190,22 @@ def test_what_deserves_no_trust_is_said() -> None:
 @pytest.mark.parametrize(
     ("log", "target", "options", "message"),
     [
-        ([("a", 0.5, 1.0)], "a", {}, "a log must have at least two rounds, but got 1"),
-        ([], "a", {}, "a log must have at least two rounds, but got 0"),
-        ([("a", 0.5, 1.0), ("a", 0.0, 1.0)], "a", {}, "probability in row 1 must be above 0 and at most 1"),
-        ([("a", 0.5, 1.0), ("a", 1.5, 1.0)], "a", {}, "probability in row 1 must be above 0 and at most 1"),
-        ([("a", 0.5, 1.0), ("a", math.nan, 1.0)], "a", {}, "probability in row 1 must be above 0 and at most 1"),
-        ([("a", 0.5, math.inf), ("a", 0.5, 1.0)], "a", {}, "loss in row 0 must be finite"),
-        (
-            [("a", 0.5), ("a", 0.5)],
-            "a",
-            {},
-            r"must be \(choice, loss\) or \(arm, probability, loss\), but got \('a', 0.5",
-        ),
-        ({"arm": ["a"], "probability": [1], "loss": [1, 2]}, "a", {}, "but got 1 arms, 1 probabilities and 2 losses"),
-        (LOG, "d", {}, "the log must have a round whose arm the target would choose, but got none"),
-        (LOG, {"a": 0.5}, {}, r"probabilities that sum to 1, but got \[0.5\] in row 0"),
-        (LOG, {"a": 1.5, "b": -0.5}, {}, r"probabilities that sum to 1, but got \[1.5, -0.5\]"),
-        (LOG, [0.5, 0.5], {"arms": ["a", "b"]}, r"the arms of the log must be among \['a', 'b'\], but got 'c'"),
-        (LOG, [0.5, 0.5], {"arms": ["a", "b", "c"]}, "one column an arm, but got 2 for 3 arms"),
-        (LOG, [[0.5, 0.5]] * 3, {"arms": ["a", "b"]}, "one row, or one a round, but got 3 rows for 4 rounds"),
-        (LOG, "a", {"estimator": "dr"}, "estimator must be one of 'snips', 'ips', but got estimator='dr'"),
-        (LOG, "a", {"confidence": 95}, "confidence must be above 0 and below 1, but got confidence=95"),
+        ([("a", 0.5, 1.0)], "a", {}, "two rounds.* 1$"),
+        ([], "a", {}, "two rounds.* 0$"),
+        ([("a", 0.5, 1.0), ("a", 0.0, 1.0)], "a", {}, r"probability in row 1=0\.0"),
+        ([("a", 0.5, 1.0), ("a", 1.5, 1.0)], "a", {}, r"probability in row 1=1\.5"),
+        ([("a", 0.5, 1.0), ("a", math.nan, 1.0)], "a", {}, "probability in row 1=nan"),
+        ([("a", 0.5, math.inf), ("a", 0.5, 1.0)], "a", {}, "loss in row 0=inf"),
+        ([("a", 0.5), ("a", 0.5)], "a", {}, r"\(arm, probability, loss\).*\('a', 0\.5"),
+        ({"arm": ["a"], "probability": [1], "loss": [1, 2]}, "a", {}, "1 arms, 1 probabilities and 2 losses"),
+        (LOG, "d", {}, "log .*target .*none"),
+        (LOG, {"a": 0.5}, {}, r"\[0\.5\] in row 0"),
+        (LOG, {"a": 1.5, "b": -0.5}, {}, r"\[1\.5, -0\.5\] in row 0"),
+        (LOG, [0.5, 0.5], {"arms": ["a", "b"]}, r"\['a', 'b'\].*'c'.*arms="),
+        (LOG, [0.5, 0.5], {"arms": ["a", "b", "c"]}, "2 for 3 arms"),
+        (LOG, [[0.5, 0.5]] * 3, {"arms": ["a", "b"]}, "3 rows for 4 rounds"),
+        (LOG, "a", {"estimator": "dr"}, "'snips', 'ips'.*estimator='dr'"),
+        (LOG, "a", {"confidence": 95}, "confidence=95"),
     ],
 )
 def test_what_cannot_be_is_refused(log: Any, target: Any, options: dict[str, Any], message: str) -> None:
@@ -221,10 +216,10 @@ def test_what_cannot_be_is_refused(log: Any, target: Any, options: dict[str, Any
 @pytest.mark.parametrize(
     ("log", "target", "message"),
     [
-        ([("a", 0.5, None), ("a", 0.5, 1.0)], "a", "loss in row 0 must be a number"),
-        ([("a", "0.5", 1.0), ("a", 0.5, 1.0)], "a", "probability in row 0 must be a number"),
-        ("log.csv", "a", "log must be pairs"),
-        (LOG, ["a", "b"], "target must be an arm, a dict or an array of probabilities"),
+        ([("a", 0.5, None), ("a", 0.5, 1.0)], "a", "loss in row 0=None"),
+        ([("a", "0.5", 1.0), ("a", 0.5, 1.0)], "a", "probability in row 0='0.5'"),
+        ("log.csv", "a", "^log .* str$"),
+        (LOG, ["a", "b"], r"target=\['a', 'b'\]"),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_refused(log: Any, target: Any, message: str) -> None:

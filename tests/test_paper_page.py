@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from umab.experiments.experiment import paper
-from umab.experiments.runner import run
-from umab.report import folder, paper_page
+from pages import paper as paper_page
+from umab.research.experiments.experiment import paper
+from umab.research.experiments.runner import run
+from umab.research.report import run_page
+from umab.research.report.shell import Head
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -32,7 +34,7 @@ def test_the_page_has_all_experiments_and_the_real_data(results: Any) -> None:
         for setting in experiment.settings:
             assert f"](paper/{id}-{setting.name}.svg)" in text
             assert (DOCS / "paper" / f"{id}-{setting.name}.svg").read_text().startswith("<svg")
-    assert "Not all data are the real ones" not in text
+    assert "Not all data are real" not in text and "Stand-ins" not in text
 
 
 def test_the_page_follows_the_numbers(results: Any) -> None:
@@ -46,19 +48,16 @@ def test_the_page_follows_the_numbers(results: Any) -> None:
     text = paper_page.text(changed)
     assert "| umab-g-a | 475.70 ± 0.71 | 1000 ± 10 |" in text and "| umab-g | 475.70 ± 0.71 | **328.3 ± 6.2** |" in text
     assert "undecided (8 of 8 statements)" in text
-    assert "Stand-ins took the place of the tables of: sales." in text
+    assert "**Not all data are real.** Stand-ins were used for the tables of: sales." in text
 
 
 def test_a_report_becomes_a_page(tmp_path: Path) -> None:
     report, docs = tmp_path / "report", tmp_path / "docs"
     docs.mkdir()
     done = run([paper()["exploration"].with_settings(["figure"])], n_trials=3)
-    report.mkdir()
-    (report / "results.json").write_bytes(folder.as_json(done))
-    for path, result in folder._raw(done):
-        folder._save(result, report / "results" / path)
+    run_page.write(done, report, Head(title="", command="umab reproduce"))
     paper_page.write(report, docs)
-    assert (docs / "paper" / "results.json").read_bytes() == folder.as_json(done)
+    assert (docs / "paper" / "results.json").read_bytes() == run_page.as_json(done)
     assert sorted(each.name for each in (docs / "paper").iterdir()) == ["exploration-figure.svg", "results.json"]
     page = (docs / "paper.md").read_text()
     assert (

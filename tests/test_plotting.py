@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import umab
-from umab.plotting import Chart
+from umab.results.plotting import Chart
 
 LOSSES = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(400, 3))
 
@@ -52,9 +52,9 @@ def test_results_can_be_given_names(results: list[umab.Result]) -> None:
 
 
 def test_what_cannot_be_drawn(results: list[umab.Result]) -> None:
-    with pytest.raises(ValueError, match="'uniform' is there twice; pass a dict"):
+    with pytest.raises(ValueError, match=r"'uniform' .*dict"):
         umab.plot([results[1], results[1]])
-    with pytest.raises(ValueError, match="needs a result"):
+    with pytest.raises(ValueError, match="at least one result"):
         umab.plot([])
 
 
@@ -66,7 +66,7 @@ def test_a_chart_is_saved_by_the_ending(tmp_path: Path, results: list[umab.Resul
 
 def test_other_endings_are_refused(tmp_path: Path, results: list[umab.Result]) -> None:
     for name in ("chart", "chart.gif"):
-        with pytest.raises(ValueError, match=r"saved to \.svg, \.png or \.pdf, but got .*chart"):
+        with pytest.raises(ValueError, match=r"\.svg, \.png or \.pdf.*chart"):
             results[0].plot().save(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import umab
-from umab.progress import Progress
+from umab._support.progress import Progress
 
 
 class Clock:

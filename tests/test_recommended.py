@@ -69,12 +69,12 @@ def test_every_ingredient_can_be_switched_off(option: str) -> None:
 
 def test_bad_parameters_are_refused() -> None:
     for parameters, message in (
-        ({"rate": 0}, "rate must be"),
-        ({"rate": 1e-300}, "rate must be from"),
-        ({"learning": "fast"}, "learning must be one of"),
-        ({"exploration": "fixed"}, "exploration must be one of"),
-        ({"clipping": "all"}, "clipping must be one of"),
-        ({"initial_scale": -1.0}, "initial_scale must be"),
+        ({"rate": 0}, "rate=0"),
+        ({"rate": 1e-300}, "rate=1e-300"),
+        ({"learning": "fast"}, "learning='fast'"),
+        ({"exploration": "fixed"}, "exploration='fixed'"),
+        ({"clipping": "all"}, "clipping='all'"),
+        ({"initial_scale": -1.0}, "initial_scale=-1"),
     ):
         with pytest.raises(ValueError, match=message):
             UMABS(**parameters)
@@ -147,28 +147,28 @@ def test_differences_beyond_the_largest_double_are_survived() -> None:
     learner = umab.Learner(umab.recommended(), 2, seed=0)
     for at, loss in enumerate([LARGEST, -LARGEST, LARGEST, -LARGEST, 1.0] * 20):
         learner.update(at % 2, loss)
-        assert np.isfinite(learner._buffer).all() and (learner.probabilities() > 0.0).all()
+        assert np.isfinite(learner._core.buffer).all() and (learner.probabilities() > 0.0).all()
 
 
 def test_what_cannot_be_centred_is_refused() -> None:
     for policy, message in (
-        (umab.UMABNN(), "any size and sign, .*but got umab-nn"),
-        (umab.EXP3(), "any size and sign"),
-        (umab.AdaHedge(), "one arm per round, but got adahedge"),
-        (umab.recommended(), "must not be centred already"),
+        (umab.UMABNN(), "any size and sign.* got umab-nn"),
+        (umab.EXP3(), "any size and sign.* got exp3"),
+        (umab.AdaHedge(), "one arm .* got adahedge"),
+        (umab.recommended(), r"centred already.* got centred\(umab-s\)"),
     ):
         with pytest.raises(ValueError, match=message):
             umab.Centred(policy)
-    with pytest.raises(TypeError, match=r"must be a umab\.Policy or the name of one, but got 5"):
+    with pytest.raises(TypeError, match=r"umab\.Policy .* got 5"):
         umab.Centred(5)  # type: ignore[arg-type]
 
 
 def test_what_is_centred_can_be_given_by_name() -> None:
     by_name = umab.Centred("umab-g-a:rate=4")
     assert by_name == umab.Centred(umab.UMABG(rate=4.0)) and isinstance(by_name.policy, umab.UMABG)
-    with pytest.raises(ValueError, match="but got 'umab-x'; did you mean"):
+    with pytest.raises(ValueError, match="'umab-x'; did you mean"):
         umab.Centred("umab-x")
-    with pytest.raises(ValueError, match="must not be centred already"):
+    with pytest.raises(ValueError, match=r"centred already.* got centred\(umab-s\)"):
         umab.Centred("recommended")
 
 
@@ -195,13 +195,13 @@ def test_names_of_centred_policies() -> None:
     assert umab.Centred(umab.UMABG(rate=4.0)).name == "centred(umab-g-a:rate=4)"
     assert umab.Centred(umab.UMABS()) != umab.Centred(umab.UMABS(rate=1.0))
     for text, message in (
-        ("centred(nobody)", "a policy must be one of"),
-        ("centred(umab-nn)", "any size and sign"),
-        ("centred(umab-s", "brackets must come in pairs"),
-        ("centred(umab-s)x", "must have the form name"),
-        ("centred", "a wrapper and needs a policy inside, as in centred"),
-        ("umab-s(umab-g)", "takes no policy inside"),
-        ("centred(umab-s):rat=2", "umab-s takes rate, .*but got 'rat'"),
+        ("centred(nobody)", "'nobody'"),
+        ("centred(umab-nn)", "any size and sign.* got umab-nn"),
+        ("centred(umab-s", r"brackets.*'centred\(umab-s'"),
+        ("centred(umab-s)x", r"name\(inner\).*'centred\(umab-s\)x'"),
+        ("centred", r"centred\(umab-s\), .*'centred'"),
+        ("umab-s(umab-g)", r"inside.*'umab-s\(umab-g\)'"),
+        ("centred(umab-s):rat=2", "umab-s .*rate.*'rat'"),
     ):
         with pytest.raises(ValueError, match=message):
             umab.policy(text)
@@ -324,7 +324,7 @@ class Both(umab.Uniform):
 
 
 def test_a_state_in_which_it_is_not_clear_what_arms_are_drawn_from_is_refused() -> None:
-    with pytest.raises(TypeError, match="or one state in it that has"):
+    with pytest.raises(TypeError, match=r"probabilities.*Two"):
         layout_of(Both())
 
 

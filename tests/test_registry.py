@@ -74,17 +74,17 @@ def test_policies_are_immutable_keyword_only_and_comparable() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"exploration": "much"}, r"exploration must be one of 'adaptive'.*but got exploration='much'"),
-        ({"rate": 0}, "rate must be a finite number above 0, but got rate=0"),
-        ({"rate": -1.0}, "rate must be .* above 0, but got rate=-1.0"),
-        ({"rate": float("inf")}, "rate must be a finite number above 0, but got rate=inf"),
-        ({"rate": float("nan")}, "rate must be .* but got rate=nan"),
-        ({"rate": "4"}, "rate must be a number, but got rate='4'"),
-        ({"initial_scale": 0.0}, "initial_scale must be .* above 0"),
-        ({"horizon": 0}, "horizon must be at least 1, but got horizon=0"),
-        ({"horizon": 10.5}, "horizon must be a whole number, but got horizon=10.5"),
-        ({"horizon": 10**400}, "horizon must be at most 9007199254740992, but got a larger number"),
-        ({"horizon": True}, "horizon must be a whole number, but got horizon=True"),
+        ({"exploration": "much"}, "'adaptive', .*exploration='much'"),
+        ({"rate": 0}, "above 0, .*rate=0"),
+        ({"rate": -1.0}, "above 0, .*rate=-1.0"),
+        ({"rate": float("inf")}, "finite .*rate=inf"),
+        ({"rate": float("nan")}, "rate=nan"),
+        ({"rate": "4"}, "number, .*rate='4'"),
+        ({"initial_scale": 0.0}, "above 0, .*initial_scale=0"),
+        ({"horizon": 0}, "at least 1, .*horizon=0"),
+        ({"horizon": 10.5}, "whole number, .*horizon=10.5"),
+        ({"horizon": 10**400}, "horizon .*at most 9007199254740992"),
+        ({"horizon": True}, "whole number, .*horizon=True"),
     ],
 )
 def test_bad_parameters_are_refused_at_construction(parameters: dict[str, Any], message: str) -> None:
@@ -95,17 +95,17 @@ def test_bad_parameters_are_refused_at_construction(parameters: dict[str, Any], 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: umab.EXP3(low=1, high=1), "high must be above low, by a finite number, but got low=1.0 and high=1.0"),
-        (lambda: umab.EXP3IX(low=2, high=1), "high must be above low"),
-        (lambda: umab.TsallisINF(low=-1.7e308, high=1.7e308), "high must be above low, by a finite number"),
-        (lambda: umab.EXP3P(low=float("nan")), "low must be finite, but got low=nan"),
-        (lambda: umab.EXP3(gamma=0.0), "gamma must be above 0 and at most 1, but got gamma=0"),
-        (lambda: umab.EXP3P(delta=2.0), "delta must be above 0 and at most 1"),
-        (lambda: umab.EXP3P(horizon=0), "horizon must be at least 1"),
-        (lambda: umab.policy("sf-mab:exploration=fixed"), "exploration must be one of 'adaptive', 'anytime'"),
-        (lambda: umab.policy("banker-omd:skipped=gone"), "skipped must be one of 'usable', 'lost'"),
-        (lambda: umab.Learner("exp3", 2), "exp3 must know the horizon before it starts; pass horizon="),
-        (lambda: umab.Learner("banker-omd", 2), "banker-omd must know the horizon"),
+        (lambda: umab.EXP3(low=1, high=1), "above low.* low=1.0 .*high=1.0"),
+        (lambda: umab.EXP3IX(low=2, high=1), "above low.* low=2.0 .*high=1.0"),
+        (lambda: umab.TsallisINF(low=-1.7e308, high=1.7e308), "above low.* high=1.7e\\+308"),
+        (lambda: umab.EXP3P(low=float("nan")), "finite, .*low=nan"),
+        (lambda: umab.EXP3(gamma=0.0), "at most 1, .*gamma=0"),
+        (lambda: umab.EXP3P(delta=2.0), "at most 1, .*delta=2"),
+        (lambda: umab.EXP3P(horizon=0), "at least 1, .*horizon=0"),
+        (lambda: umab.policy("sf-mab:exploration=fixed"), "'adaptive', 'anytime', .*exploration='fixed'"),
+        (lambda: umab.policy("banker-omd:skipped=gone"), "'usable', 'lost', .*skipped='gone'"),
+        (lambda: umab.Learner("exp3", 2), "exp3 .*horizon="),
+        (lambda: umab.Learner("banker-omd", 2), "banker-omd .*horizon="),
     ],
 )
 def test_bad_parameters_of_the_others_are_refused(make: Any, message: str) -> None:
@@ -124,25 +124,25 @@ def test_every_registered_name_gives_itself_back() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("UMAB-NN", "but got 'UMAB-NN'; did you mean 'umab-nn'"),
-        ("recomended", "a policy must be one of recommended, .*; did you mean 'recommended'"),
-        ("umab-gg", "a policy must be one of .*umab-nn, .*but got 'umab-gg'; did you mean 'umab-g"),
-        ("", "a policy must be one of"),
-        ("umab-g-a:", "must have the form key=value"),
-        ("umab-g-a:rate", "must have the form key=value"),
-        ("umab-g-a:rate=4,", "must have the form key=value"),
-        ("umab-g-a:rate=4,rate=5", "must be given once"),
-        ("umab-g-a:rat=4", "umab-g-a takes exploration, rate, initial_scale, horizon, but got 'rat'"),
-        ("umab-nn:rate=4", "umab-nn takes no parameters, but got 'rate'"),
-        ("umab-g-a:rate=four", "rate must be a number, but got rate='four'"),
-        ("umab-g:horizon=1e3", "horizon must be a whole number, but got horizon='1e3'"),
-        ("umab-g-a:rate=-4", "rate must be a finite number above 0"),
+        ("UMAB-NN", "'UMAB-NN'; .*'umab-nn'"),
+        ("recomended", "one of recommended, .*'recomended'; .*'recommended'"),
+        ("umab-gg", "one of .*umab-nn, .*'umab-gg'; .*'umab-g"),
+        ("", "one of recommended, .*''$"),
+        ("umab-g-a:", "key=value,.*'' in 'umab-g-a:'"),
+        ("umab-g-a:rate", "key=value,.*'rate' in"),
+        ("umab-g-a:rate=4,", "key=value,.*'rate=4,' in"),
+        ("umab-g-a:rate=4,rate=5", "once, .*'rate' .*'umab-g-a:rate=4,rate=5'"),
+        ("umab-g-a:rat=4", "umab-g-a .*exploration, rate, initial_scale, horizon, .*'rat'"),
+        ("umab-nn:rate=4", "umab-nn .*no parameters, .*'rate'"),
+        ("umab-g-a:rate=four", "number, .*rate='four'"),
+        ("umab-g:horizon=1e3", "whole number, .*horizon='1e3'"),
+        ("umab-g-a:rate=-4", "above 0, .*rate=-4"),
     ],
 )
 def test_bad_names_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         umab.policy(text)
-    with pytest.raises(TypeError, match="must be a string"):
+    with pytest.raises(TypeError, match=r"string, .*4"):
         umab.policy(4)  # type: ignore[arg-type]
 
 
@@ -160,7 +160,7 @@ def test_parameters_of_every_plain_type_have_a_name(monkeypatch: pytest.MonkeyPa
     for policy in (Settings(flag=True), Settings(gamma=None), Settings(ratio=2.5), Settings(ratio=3, text="b")):
         assert umab.policy(policy.name) == policy
     assert Settings(flag=True, gamma=None).name == "settings:flag=True,gamma=None"
-    with pytest.raises(ValueError, match="flag must be True or False, but got flag='yes'"):
+    with pytest.raises(ValueError, match=r"True or False, .*flag='yes'"):
         umab.policy("settings:flag=yes")
     odd = umab.Learner(Settings(text="a,b"), 2, seed=0)  # has no name that could be read, and can be saved
     assert umab.Learner.from_json(odd.to_json()).policy == odd.policy
@@ -176,12 +176,12 @@ def test_a_class_that_is_defined_anew_takes_its_own_place(monkeypatch: pytest.Mo
 
 def test_registering_a_name_that_is_taken_or_odd_is_refused() -> None:
     before = umab.policies()
-    with pytest.raises(ValueError, match="must be new, but 'umab-nn' stands for"):
+    with pytest.raises(ValueError, match=r"new, .*'umab-nn'"):
         umab.register("umab-nn", umab.Uniform())
-    with pytest.raises(ValueError, match="letters, digits and dashes"):
+    with pytest.raises(ValueError, match=r"letters, digits and dashes .*'a:b'"):
         umab.register("a:b", umab.Uniform())
-    with pytest.raises(TypeError, match=r"must be a umab.Policy"):
+    with pytest.raises(TypeError, match=r"umab\.Policy .*Uniform"):
         umab.register("mine", umab.Uniform)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="letters, digits and dashes"):
+    with pytest.raises(ValueError, match=r"letters, digits and dashes .*None"):
         umab.register(None, umab.Uniform())  # type: ignore[arg-type]
     assert umab.policies() == before

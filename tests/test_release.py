@@ -18,7 +18,7 @@ import pytest
 from benchmarks import install
 
 import umab
-from umab.extras import extra
+from umab._support.extras import extra
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -106,7 +106,7 @@ def test_the_sdist_has_what_the_tests_need(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    assert sources("src", "tests", "benchmarks", "examples", "docs") <= names
+    assert sources("src", "tests", "benchmarks", "examples", "pages", "docs") <= names
     assert {"Makefile", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"} <= names
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode == 0:  # not from an unpacked sdist
@@ -134,10 +134,10 @@ def test_the_tests_run_from_the_sdist(built: Path, tmp_path: Path) -> None:
 # What is installed.
 
 
-def test_the_quick_start_of_the_readme(installed: Installed) -> None:
-    (start,) = re.findall(r"^## Start$(.*?)^## ", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
-    shown = re.findall(r"^```pycon\n(.*?)^```", start, re.DOTALL | re.MULTILINE)
-    assert len(shown) >= 3
+@pytest.mark.parametrize(("document", "least"), [("README.md", 2), ("docs/start.md", 3)])
+def test_the_quick_start(document: str, least: int, installed: Installed) -> None:
+    shown = re.findall(r"^```pycon\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)
+    assert len(shown) >= least
     (installed.folder / "start.txt").write_text("\n".join(shown))
     done = installed.run("python", "-m", "doctest", "start.txt")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -147,7 +147,7 @@ def test_commands_that_need_no_extra(installed: Installed) -> None:
     assert installed.run("umab", "--version").stdout == f"umab {umab.__version__}\n"
     assert installed.run("umab", "policies", "--names").stdout.split() == list(umab.policies())
     listed = installed.run("umab", "data")
-    assert listed.returncode == 0 and "stocks: not here" in listed.stdout and listed.stderr == ""
+    assert listed.returncode == 0 and "stocks: not found" in listed.stdout and listed.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_modules_can_be_imported_or_name_an_extra(installed: Installed) -> None:
 import importlib, inspect, pkgutil, umab
 assert {"datasets", "testing", "theory"} <= {name for name, _ in inspect.getmembers(umab)}  # as help(umab) lists them
 for each in pkgutil.walk_packages(umab.__path__, "umab."):
-    if each.name.endswith(("__main__", "theory_pages")):  # the latter writes pages of the checkout
+    if each.name.endswith("__main__"):
         continue
     try:
         importlib.import_module(each.name)

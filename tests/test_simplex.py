@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from umab import simplex
 from umab.algorithms import sf_mab
 from umab.engine.interpreted import play
-from umab.numerics import FLOOR
+from umab.maths import simplex
+from umab.maths.numerics import FLOOR
 from umab.testing import Array
 
 

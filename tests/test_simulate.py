@@ -13,11 +13,11 @@ import pytest
 
 import umab
 from helpers import POLICIES, same_bits
-from umab import regret as regret_module
 from umab.algorithms.base import Policy
 from umab.engine import simulate as simulate_module
 from umab.engine.delays import Delays
 from umab.engine.interpreted import play
+from umab.results import regret as regret_module
 from umab.testing import Array, legal_losses
 
 LOSSES = np.random.default_rng(0).normal(size=(400, 4)) + np.array([0.0, 0.3, 0.6, 0.9])
@@ -81,7 +81,7 @@ def test_a_summary_is_the_summary_of_all() -> None:
     for name in ("final_regret", "mean", "sd", "se"):
         assert same_bits(getattr(everything, name), getattr(summary, name))
     for name in ("regret", "arms"):
-        with pytest.raises(AttributeError, match="simulate with keep='all'"):
+        with pytest.raises(AttributeError, match="keep='all'"):
             getattr(summary, name)
 
 
@@ -236,13 +236,13 @@ def test_learning_from_late_feedback() -> None:
 @pytest.mark.parametrize(
     ("delays", "message"),
     [
-        (-1, "delays must be at least 0, but got delays=-1"),
-        (1.5, "delays must be a whole number, but got delays=1.5"),
-        ("soon", "delays must be a whole number, but got delays='soon'"),
-        ([1, 2], r"for each of 400 rounds, but got int64 of shape \(2,\)"),
-        (np.zeros(400), r"for each of 400 rounds, but got float64 of shape \(400,\)"),
-        (np.r_[np.zeros(399, dtype=int), -2], "delays must be at least 0, but got -2 for round 399"),
-        (lambda random, n_rounds: random.random(n_rounds), "for each of 400 rounds, but got float64"),
+        (-1, "at least 0, .*delays=-1"),
+        (1.5, "whole number, .*delays=1.5"),
+        ("soon", "whole number, .*delays='soon'"),
+        ([1, 2], r"400 rounds, .*int64 .*\(2,\)"),
+        (np.zeros(400), r"400 rounds, .*float64 .*\(400,\)"),
+        (np.r_[np.zeros(399, dtype=int), -2], "delays .*at least 0, .*-2 .*round 399"),
+        (lambda random, n_rounds: random.random(n_rounds), "400 rounds, .*float64"),
     ],
 )
 def test_bad_delays_are_refused(delays: Any, message: str) -> None:
@@ -251,9 +251,9 @@ def test_bad_delays_are_refused(delays: Any, message: str) -> None:
 
 
 def test_full_information_is_for_simulations_only() -> None:
-    with pytest.raises(ValueError, match="a learner sees one loss per round, but adahedge needs those of all arms"):
+    with pytest.raises(ValueError, match=r"one loss per round.* adahedge"):
         umab.Learner("adahedge", 3)
-    with pytest.raises(TypeError, match="needs the losses of all arms"):
+    with pytest.raises(TypeError, match=r"full information.* all arms"):
         umab.AdaHedge.update(None, None, 0, 1.0, 0.5)
 
 
@@ -263,12 +263,10 @@ def test_full_information_costs_less_regret_than_a_bandit_pays() -> None:
 
 
 def test_a_loss_outside_a_known_range_is_refused_with_advice() -> None:
-    with pytest.raises(
-        ValueError, match=r"at least 0\.0 and at most 1\.0 for exp3, but got loss=.* AHB or SCB for any"
-    ):
+    with pytest.raises(ValueError, match=r"at least 0\.0 and at most 1\.0 for exp3, .*loss=.* AHB or SCB"):
         umab.simulate("exp3", LOSSES)
     with pytest.raises(
-        ValueError, match=r"at least -10\.0 and at most 10\.0 for tsallis-inf:high=10,low=-10, but got loss=11"
+        ValueError, match=r"at least -10\.0 and at most 10\.0 for tsallis-inf:high=10,low=-10, .*loss=11"
     ):
         umab.Learner("tsallis-inf:high=10,low=-10", 2).update(0, 11.0)
 
@@ -300,15 +298,15 @@ def test_arms_are_kept_in_the_smallest_type(n_arms: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_trials": 0}, "n_trials must be at least 1, but got n_trials=0"),
-        ({"n_trials": 2.5}, "n_trials must be a whole number, but got n_trials=2.5"),
-        ({"seed": -1}, "seed must be at least 0"),
-        ({"seed": None}, "seed must be a whole number"),
-        ({"keep": "some"}, "keep must be one of 'all', 'arms', 'summary', but got keep='some'"),
-        ({"n_threads": 0}, "n_threads must be at least 1"),
-        ({"policies": 7}, r"a policy must be a umab\.Policy or the name of one, but got 7"),
-        ({"policies": [umab.UMABG]}, r"a policy must be a umab\.Policy.*did you mean UMABG\(\)\?"),
-        ({"policies": "umab-z"}, "a policy must be one of"),
+        ({"n_trials": 0}, "at least 1, .*n_trials=0"),
+        ({"n_trials": 2.5}, "whole number, .*n_trials=2.5"),
+        ({"seed": -1}, "at least 0, .*seed=-1"),
+        ({"seed": None}, "whole number, .*seed=None"),
+        ({"keep": "some"}, "'all', 'arms', 'summary', .*keep='some'"),
+        ({"n_threads": 0}, "at least 1, .*n_threads=0"),
+        ({"policies": 7}, r"umab\.Policy .* got 7"),
+        ({"policies": [umab.UMABG]}, r"umab\.Policy .*did you mean UMABG\(\)\?"),
+        ({"policies": "umab-z"}, "one of .*'umab-z'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -320,7 +318,7 @@ def test_a_loss_outside_the_range_is_located() -> None:
     losses = np.ones((10, 3))
     losses[7, 2] = -0.5
     with pytest.raises(
-        ValueError, match=r"at least 0\.0 for umab-nn, but got loss=-0\.5 for arm='2' in row 7; umab\.recommended"
+        ValueError, match=r"at least 0\.0 for umab-nn, .*loss=-0\.5 .*arm='2' .*row 7; umab\.recommended"
     ):
         umab.simulate(umab.UMABNN(), losses)
 
@@ -345,7 +343,7 @@ def test_results_save_and_load(keep: Any, tmp_path: Path) -> None:
         for name in ("mean", "sd", "final_regret", *(("regret", "arms") if keep == "all" else ())):
             assert same_bits(getattr(loaded, name), getattr(result, name))
     if keep == "summary":
-        with pytest.raises(AttributeError, match="only a summary"):
+        with pytest.raises(AttributeError, match=r"summary.*keep='all'"):
             _ = loaded.regret
 
 
@@ -362,7 +360,7 @@ def test_a_saved_result_is_small_and_counts_the_arms_again(tmp_path: Path) -> No
         assert same_bits(result.sampled_regret, sampled.regret)
         assert same_bits(result.mean, expected.mean) and same_bits(result.final_regret, expected.final_regret)
     for result in (lean, loaded):
-        with pytest.raises(AttributeError, match="expected regret as curves and final regrets only"):
+        with pytest.raises(AttributeError, match="expected=True and keep='all'"):
             _ = result.regret
     assert (loaded.losses.arms, loaded.losses.source, loaded.losses.provenance) == (
         ("a", "b", "c", "d"),
@@ -388,15 +386,15 @@ def test_a_damaged_result_is_refused(tmp_path: Path) -> None:
     arrays, about = (tmp_path / name for name in ("run.npz", "run.json"))
     whole, text = arrays.read_bytes(), about.read_text()
     arrays.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"run\.npz' is not what was saved with '.*run\.json'"):
+    with pytest.raises(ValueError, match=r"run\.npz' .*run\.json'"):
         umab.Result.load(path)
     arrays.write_bytes(whole)
     about.write_text(text[: len(text) // 2])
-    with pytest.raises(ValueError, match=r"run\.json' is not a complete saved result"):
+    with pytest.raises(ValueError, match=r"run\.json' .*not a complete"):
         umab.Result.load(path)
     about.write_text(text.replace('"version": 2', '"version": 3'))
-    with pytest.raises(ValueError, match="version 3 of the format; this umab knows version 2"):
+    with pytest.raises(ValueError, match=r"version 3 .*version 2"):
         umab.Result.load(path)
     about.write_text("{}")
-    with pytest.raises(ValueError, match="is not a saved result"):
+    with pytest.raises(ValueError, match=r"run\.json' .*not a saved result"):
         umab.Result.load(path)

@@ -161,7 +161,7 @@ def test_a_formula_that_is_not_understood_stops_the_build(hooks: ModuleType) -> 
 def test_code_that_is_not_there_stops_the_build(hooks: ModuleType) -> None:
     page = argparse.Namespace(file=argparse.Namespace(src_uri="x.md"))
     shown = hooks.on_page_markdown("a\n\n<!-- code: umab.simplex.mix -->\n\nb", page)
-    assert 'title="src/umab/simplex.py"\ndef mix(' in shown and '"""' not in shown
+    assert 'title="src/umab/maths/simplex.py"\ndef mix(' in shown and '"""' not in shown
     for name in ("umab.simplex.nothing", "umab.nothing.x", "umab.simplex.mix.nothing"):
         with pytest.raises(hooks.PluginError, match=r"x\.md: .*nothing"):
             hooks.on_page_markdown(f"<!-- code: {name} -->", page)

@@ -16,17 +16,16 @@ import pytest
 
 import reference
 import umab
+from pages import theory as theory_pages
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.report import theory_pages
 from umab.testing import Array
 from umab.theory.bounds import Bound, bound, table1
 from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certifiable, certify, check
 from umab.theory.norms import Sizes
-from umab.theory.recommended import OF_UMAB_S
 from umab.theory.scaling import Point, _exponent, scaling
 from umab.theory.search import Block, exact_regret, search, turns
-from umab.theory.statements import STATEMENTS, Sides, Statement, Steps
+from umab.theory.statements import OF_UMAB_S, STATEMENTS, Sides, Statement, Steps
 from umab.theory.trajectory import Trajectory, clipped_at, follow, least_probability, log_barrier
 from umab.theory.worst_cases import SEARCHED, kept
 
@@ -233,7 +232,7 @@ def test_the_constants_of_umab_s_are_needed(
     losses = np.array([[loss if k == arm else 0.0 for k in range(n_arms)] for arm, loss in seen])
     steps = Steps(follow(umab.UMABS(), losses, [[arm for arm, _ in seen]]))
     assert check(said, said.says(steps)).verdict == "holds"
-    monkeypatch.setattr(f"umab.theory.recommended.{constant}", np.longdouble(smaller))
+    monkeypatch.setattr(f"umab.theory.statements.theorem_r.{constant}", np.longdouble(smaller))
     assert check(said, said.says(steps)).verdict == "violated"
 
 
@@ -260,13 +259,13 @@ def test_the_log_barrier_solves_its_equation() -> None:
 
 def test_policies_without_proofs_are_refused() -> None:
     for name, why in (
-        ("ahb", "UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got ahb"),
-        ("centred(umab-g-a)", "UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got centred"),
-        ("umab-s:learning=squares", "for learning='stability', .* but got umab-s:learning=squares"),
-        ("umab-s:exploration=none", "exploration='floor', .* but got umab-s:exploration=none"),
-        ("umab-s:clipping=none", "clipping='charged' and .* but got umab-s:clipping=none"),
-        ("centred(umab-s:clipping=none)", "clipping='charged' and .* but got centred"),
-        ("centred(umab-s:initial_scale=1)", "initial_scale=0, but got centred"),
+        ("ahb", "UMAB-NN, UMAB-G, UMAB-S .* got ahb"),
+        ("centred(umab-g-a)", r"UMAB-NN, UMAB-G, UMAB-S .* got centred\(umab-g-a\)"),
+        ("umab-s:learning=squares", "learning='stability'.* got umab-s:learning=squares"),
+        ("umab-s:exploration=none", "exploration='floor'.* got umab-s:exploration=none"),
+        ("umab-s:clipping=none", "clipping='charged'.* got umab-s:clipping=none"),
+        ("centred(umab-s:clipping=none)", r"clipping='charged'.* got centred\(umab-s:clipping=none"),
+        ("centred(umab-s:initial_scale=1)", r"initial_scale=0.* got centred\(umab-s:initial_scale=1"),
     ):
         policy = umab.policy(name)
         assert not certifiable(policy) and bound(policy, SIGNED).repaired is None
@@ -656,7 +655,7 @@ def test_the_regret_of_a_small_table_is_exact() -> None:
         assert exact.regret == pytest.approx(total, rel=1e-12)
         result = umab.simulate(policy, losses, n_trials=4000)
         assert abs(result.mean[-1] - exact.regret) < 4 * result.se[-1]
-    with pytest.raises(ValueError, match="at most 100000 sequences of arms, but this table has 1048576"):
+    with pytest.raises(ValueError, match=r"at most 100000 .* 1048576"):
         exact_regret(umab.UMABG(), np.zeros((20, 2)))
 
 
@@ -746,11 +745,11 @@ def test_umab_g_is_not_scale_free_for_small_losses() -> None:
 
 
 def test_scaling_refuses_what_gives_no_exponent() -> None:
-    with pytest.raises(ValueError, match="at least 3 values above 0"):
+    with pytest.raises(ValueError, match=r"at least 3 .*values=\[10, 20\]"):
         scaling("umab-nn", values=(10, 20))
-    with pytest.raises(ValueError, match="over must be one of 'rounds', 'arms', 'scale'"):
+    with pytest.raises(ValueError, match=r"over .*'rounds', 'arms', 'scale'.*over='time'"):
         scaling("umab-nn", over="time")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="the family 'turn' has two arms, so their number cannot vary"):
+    with pytest.raises(ValueError, match=r"'hard' .*over='arms'.*family='turn'"):
         scaling("umab-nn", over="arms", family="turn")
 
 

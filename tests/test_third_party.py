@@ -149,7 +149,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(environment: Path, *arguments: str, code: int = 0, warn: str = "ignore") -> str:
-    """Run Python there, in the folder with the table; the policy that cannot be had is a warning."""
+    """Run Python there, in the folder with the table; the policy that cannot be loaded is a warning."""
     done = subprocess.run(
         [str(environment), "-W", warn, *arguments],
         cwd=environment.parents[2],
@@ -169,7 +169,7 @@ def test_it_is_listed_and_described_by_what_stands_in_its_class(environment: Pat
     text = run(environment, "-m", "umab.cli", "policies", warn="default")
     (line,) = [line for line in text.splitlines() if line.startswith("toy ")]
     assert "Nobody 2026" in line and "ℓ∞ T, which says little" in line
-    assert "the policy 'broken' of 'toy_policies:NoSuchThing' cannot be had: AttributeError" in text
+    assert "the policy 'broken' of 'toy_policies:NoSuchThing' cannot be loaded: AttributeError" in text
     table = python(
         environment,
         f"""
@@ -198,9 +198,9 @@ def test_it_is_compared_charted_reported_and_swept(environment: Path) -> None:
         """
         import umab
         from umab import cli
-        from umab.experiments.contest import competitors
-        from umab.experiments.experiment import comparison
-        from umab.plotting import styles_of
+        from umab.research.experiments.contest import competitors
+        from umab.research.experiments.experiment import comparison
+        from umab.results.plotting import styles_of
         from umab.theory import bound
 
         print(styles_of(["uniform", "toy"])[1].colour, "toy" in competitors())
@@ -276,9 +276,9 @@ def test_no_text_makes_this_program_import_a_module(tmp_path: Path, monkeypatch:
     (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("trap:Policy", "centred(trap:Policy)", "trap:Policy:rate=2"):
-        with pytest.raises(ValueError, match="a policy must be registered, but got"):
+        with pytest.raises(ValueError, match=r"registered, .*trap:Policy"):
             umab.Learner(name, 2)
-        with pytest.raises(ValueError, match="a policy must be registered, but got"):
+        with pytest.raises(ValueError, match=r"registered, .*trap:Policy"):
             umab.simulate(name, [[1.0, 2.0]])
     saved = json.loads(umab.Learner("uniform", 2).to_json())
     for about in ({"name": "trap:Policy", "parameters": {}}, "trap:Policy"):
@@ -301,19 +301,17 @@ def test_a_place_may_need_parameters() -> None:
     policy = Needs(share=0.5, order=2)
     assert policy.name == "test_third_party:Needs:order=2,share=0.5"
     assert umab.policy(policy.name, allow_import=True) == policy
-    with pytest.raises(
-        ValueError, match=r"does not name a policy: .*missing 1 required keyword-only argument: 'share'"
-    ):
+    with pytest.raises(ValueError, match=r"'test_third_party:Needs' .*'share'"):
         umab.policy("test_third_party:Needs", allow_import=True)
-    with pytest.raises(ValueError, match="Needs takes share, order, but got 'rate'"):
+    with pytest.raises(ValueError, match=r"Needs .*share, order, .*'rate'"):
         umab.policy("test_third_party:Needs:rate=1", allow_import=True)
 
 
 def test_a_place_that_holds_no_policy_is_refused() -> None:
     for place, message in (
-        ("no_such_module:Policy", "a policy must be registered or be at module:Class, but got 'no_such_module:Policy'"),
-        ("umab:nothing", "'umab:nothing': module 'umab' has no attribute 'nothing'"),
-        ("umab:simulate", "a policy must be a umab.Policy or a class of one, but 'umab:simulate' is"),
+        ("no_such_module:Policy", "module:Class, .*'no_such_module:Policy'"),
+        ("umab:nothing", "module:Class, .*'umab:nothing': .*'nothing'"),
+        ("umab:simulate", r"umab\.Policy .*'umab:simulate'"),
     ):
         with pytest.raises(ValueError, match=message):
             umab.policy(place, allow_import=True)

@@ -10,7 +10,7 @@ import nbclient
 import nbformat
 import pytest
 
-from umab.files import write_atomically
+from umab._support.files import write_atomically
 
 TUTORIAL = Path(__file__).parent.parent / "docs" / "tutorial.ipynb"
 

@@ -1,1 +1,1 @@
-"""umab beside its peers: the same work in each, every peer in an environment of its own. Run by `make bench-peers`."""
+"""umab next to its peers: the same work for each, every peer in its own environment. Run by `make bench-peers`."""

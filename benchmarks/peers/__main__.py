@@ -24,15 +24,15 @@ from benchmarks.peers.measure import (
     simulation_speed,
 )
 from benchmarks.peers.page import Peer, Results, holds, page
+from umab._support.progress import Progress
 from umab.algorithms.base import Policy
-from umab.progress import Progress
 
 PAGE = DOCS / "peers.md"
 OURS = FOLDER / "ours.py"
 
 
 def look_at(name: str) -> tuple[Peer, list[str]]:
-    """Install a peer if need be; return what it is and which policies it has."""
+    """Install a peer if necessary; return its description and the names of its policies."""
     known = constants(FOLDER / f"{name}.py")
     shown = "NumPy" if name == "numpy_loop" else known["REQUIREMENTS"][0].split("==")[0]
     peer = Peer(shown, known["REQUIREMENTS"], {}, known["LACKS"])
@@ -45,13 +45,13 @@ def look_at(name: str) -> tuple[Peer, list[str]]:
 
 
 def our_policies() -> list[Policy]:
-    """Return all that learn from the loss of one arm, the recommended one first."""
+    """Return all policies that learn from the loss of one arm, the recommended one first."""
     policies = [umab.policy(name) for name in umab.policies()]
     return [policy for policy in policies if not policy.full_information]
 
 
 def speeds(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progress) -> tuple[list[Speed], list[Speed]]:
-    """Measure one after the other, so that nothing else runs beside what is timed."""
+    """Measure one after the other, so that nothing else runs at the same time."""
     simulated, online = [], []
     with Child(sys.executable, OURS) as ours:
         for policy in ours.ask("about")["simulations"]:
@@ -70,7 +70,7 @@ def speeds(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progre
 
 
 def robust(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progress) -> list[Robustness]:
-    """Measure on all cores, since no time is taken."""
+    """Measure on all cores, since nothing is timed here."""
 
     def of_a_peer(name: str, shown: str, policy: str) -> Robustness:
         refusals = constants(FOLDER / f"{name}.py").get("REFUSALS", ())
@@ -90,6 +90,7 @@ def robust(peers: dict[str, tuple[Peer, list[str]]], tables: Tables, bar: Progre
 
 
 def main() -> int:
+    """Measure everything and write the page; return 1 if the recommended policy does not hold."""
     with Progress(len(PEERS), "installing") as bar:
         found = {}
         for name in PEERS:

@@ -1,4 +1,4 @@
-"""bayesianbandits, agents of Bayesian models; its EXP3A takes averages in place of sums."""
+"""bayesianbandits: agents with Bayesian models; its EXP3A uses averages in place of sums."""
 
 import numpy as np
 from bayesianbandits import EXP3A, Agent, Arm, NormalInverseGammaRegressor

@@ -1,4 +1,4 @@
-"""coba, experiments with contextual bandits; its Corral over arms that never change is an adversarial bandit."""
+"""coba: experiments with contextual bandits; its Corral over fixed arms is an adversarial bandit."""
 
 from coba.learners import CorralLearner, FixedLearner
 
@@ -13,7 +13,7 @@ REFUSALS = ["assumes a loss between 0 and 1"]
 
 
 def corral(rewards: list[list[float]], seed: int, arms: list[int]) -> None:
-    """Select and update; its Experiment does the same with half as much again around it."""
+    """Select and update. The Experiment of coba does the same, and takes half as long again."""
     choices = list(range(len(rewards[0])))
     single_arms = [FixedLearner([float(arm == other) for other in choices]) for arm in choices]
     learner = CorralLearner(single_arms, seed=seed)

@@ -1,4 +1,4 @@
-"""An environment for each peer, below .venv-peers, because their requirements exclude each other's and ours."""
+"""An environment for each peer, below .venv-peers, because their requirements conflict with each other and ours."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ PEERS = (
     "coba",
     "obp",
 )
-"""The scripts, one a peer, in the order of the page; each is named as its environment is."""
+"""The scripts, one per peer, in the order of the page; an environment has the name of its script."""
 
 
 class NotInstalled(Exception):
-    """A peer that cannot be installed; the message is the reason, in the words of the program that failed."""
+    """A peer that cannot be installed; the message quotes the program that failed."""
 
 
 def constants(script: Path) -> dict[str, Any]:
-    """Return the constants of a script without running it: what it imports is not there before it is installed."""
+    """Return the constants of a script without running it: its imports may not be installed yet."""
     found = {}
     for statement in ast.parse(script.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -45,12 +45,12 @@ def constants(script: Path) -> dict[str, Any]:
 
 
 def interpreter(peer: str) -> Path:
-    """Return the Python that has the peer, after installing it if need be."""
+    """Return the Python of the peer's environment; install the peer first if necessary."""
     return environment(HOME / peer, tuple(constants(FOLDER / f"{peer}.py")["REQUIREMENTS"]))
 
 
 def environment(place: Path, requirements: tuple[str, ...]) -> Path:
-    """Return the Python of an environment that has the requirements, made afresh unless it is there already."""
+    """Return the Python of an environment with the requirements; make the environment unless it exists already."""
     stamp, wanted = place / ".installed", "\n".join([sys.version, *requirements])
     if not (stamp.exists() and stamp.read_text() == wanted):
         failure = _install(place, requirements)
@@ -60,9 +60,9 @@ def environment(place: Path, requirements: tuple[str, ...]) -> Path:
     return place / "bin" / "python"
 
 
-@functools.cache  # one attempt a process: without a network, each takes a while
+@functools.cache  # one attempt per process: without a network, each takes a while
 def _install(place: Path, requirements: tuple[str, ...]) -> str:
-    """Make an environment afresh; return why it failed, or an empty string."""
+    """Make a new environment; return why that failed, or an empty string."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     (place.parent / ".gitignore").write_text("*\n")  # for git, and for ruff, which would check all of it
@@ -78,6 +78,6 @@ def _install(place: Path, requirements: tuple[str, ...]) -> str:
 
 
 def reason(output: str) -> str:
-    """Return the line of a program's output that says why it failed: the last that speaks of an error, or the last."""
+    """Return the line of a program's output that says why it failed: the last one with "error" in it, or the last."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no message"]
     return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1])

@@ -1,4 +1,4 @@
-"""MABWiser, stochastic and contextual bandits in batches."""
+"""MABWiser: stochastic and contextual bandits in batches."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ LACKS = [
 
 
 def play(policy: Any, rewards: list[list[float]], seed: int, arms: list[int]) -> None:
-    """Play every arm once, since it chooses only after a first fit; then select and update."""
+    """Play every arm once, since MABWiser chooses only after a first fit; then select and update."""
     n_arms = len(rewards[0])
     mab = MAB(list(range(n_arms)), policy, seed=seed)
     mab.fit(list(range(n_arms)), [rewards[arm][arm] for arm in range(n_arms)])

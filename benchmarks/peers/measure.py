@@ -1,4 +1,4 @@
-"""What is measured: simulation, one decision at a time, and what becomes of policies on other losses."""
+"""What is measured: simulation, one decision at a time, and what happens to policies on unexpected losses."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from umab.algorithms.base import Policy
 Array = npt.NDArray[np.float64]
 
 N_TRIALS, N_ROUNDS, N_ARMS = 500, 1258, 10
-SECONDS_A_TURN, N_TURNS = 2.0, 5
-"""A peer for which 500 trials take longer than a turn runs as many as fit into it, and is scaled up."""
+SECONDS_PER_TURN, N_TURNS = 2.0, 5
+"""If 500 trials of a peer take longer than a turn, it runs as many as fit, and its time is scaled up."""
 
 N_DECISIONS, SECONDS_ONLINE, N_TURNS_ONLINE = 20_000, 0.5, 7
 
 N_SEEDS = 10
-SECONDS_A_SETTING = {20_000: 10.0, 400_000: 40.0}
-"""By the number of rounds: seeds are begun until so many seconds are over, and a seed ends with them."""
+SECONDS_PER_SETTING = {20_000: 10.0, 400_000: 40.0}
+"""By the number of rounds: how many seconds all seeds may take together. A seed still running then is stopped."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
 
 
 class Failed(Exception):
-    """A peer that did not answer, or answered that it cannot."""
+    """A peer did not answer, or answered with an error."""
 
 
 class Child:
-    """A peer in its environment, asked over a pipe; `serve.py` is its other end."""
+    """A peer in its environment, asked over a pipe; `serve.py` is the other end."""
 
     def __init__(self, python: Path | str, script: Path) -> None:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
@@ -54,7 +54,7 @@ class Child:
         )
 
     def ask(self, do: str, *, limit: float = 120.0, **details: Any) -> dict[str, Any]:
-        """Return the answer. The peer keeps to the limit of a request itself; one that does not is stopped."""
+        """Return the answer. A peer keeps to the time limit of a request itself; if it does not, it is killed."""
         request = {"do": do, **details, **({} if do == "about" else {"limit": limit})}
         assert self._process.stdin is not None and self._process.stdout is not None
         watch = threading.Timer(2.0 * limit + 60.0, self._process.kill)
@@ -81,20 +81,21 @@ class Child:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        with contextlib.suppress(BrokenPipeError):  # a question may be left in it
+        with contextlib.suppress(BrokenPipeError):  # a request may be left in the pipe
             self._process.stdin.close()
         self._process.stdout.close()
         self._errors.close()
 
 
 class Tables:
-    """Tables of losses as files, for children to read: as losses, and as the rewards that a user makes of them."""
+    """Loss tables as files for children to read: as losses, and as the rewards that a user would make from them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = threading.Lock()  # nobody reads what another thread has half written
+        self._lock = threading.Lock()  # no thread may read a file that another has half written
 
     def path(self, name: str, losses: Array, takes: str) -> str:
+        """Return the file of a table, which is written on first use."""
         place = self._folder / f"{name}.{takes}"
         with self._lock:
             if not place.exists():
@@ -113,28 +114,28 @@ class Speed(NamedTuple):
     peer: str
     policy: str
     against: str
-    """The policy of umab that it is compared with."""
+    """The policy of umab that this one is compared with."""
     own_simulation: bool
-    """Whether it was run by the peer's own simulation, and not by a loop around select and update."""
+    """Whether the peer's own simulation ran it, rather than a loop of select and update."""
     ratio: Ratio | None
     n_trials: int
-    """How many trials were run, if it is a simulation."""
+    """How many trials were run, if this is a simulation."""
     failure: str = ""
 
 
 def coins() -> Array:
-    """Return the losses on which speed is measured: 0 or 1, with means from 0.3 to 0.7."""
+    """Return the losses for measuring speed: 0 or 1, with means from 0.3 to 0.7."""
     random = np.random.default_rng(0)
     return (random.random((N_DECISIONS, N_ARMS)) < np.linspace(0.3, 0.7, N_ARMS)).astype(float)
 
 
 def counterpart(policy: str) -> str:
-    """Return the policy of umab that a peer's is compared with."""
+    """Return the policy of umab that a peer's policy is compared with."""
     return "tsallis-inf" if "tsallis" in policy.lower() else "exp3"
 
 
 def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against: str, tables: Tables) -> Speed:
-    """Measure 500 trials of a peer's policy, in turns with those of a policy of umab on one thread."""
+    """Measure 500 trials of a peer's policy; it takes turns with a policy of umab on one thread."""
     about = child.ask("about")
     losses = coins()[:N_ROUNDS]
 
@@ -145,7 +146,7 @@ def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against:
 
     own = policy in about["simulations"]
     try:
-        n_trials = fitting(lambda n: run(child, policy, about["takes"], n), 1, N_TRIALS, SECONDS_A_TURN)
+        n_trials = fitting(lambda n: run(child, policy, about["takes"], n), 1, N_TRIALS, SECONDS_PER_TURN)
         ratio = ratio_of_turns(
             lambda: run(child, policy, about["takes"], n_trials) * N_TRIALS / n_trials,
             lambda: run(ours, against, "losses", N_TRIALS),
@@ -157,10 +158,10 @@ def simulation_speed(peer: str, child: Child, policy: str, ours: Child, against:
 
 
 def fitting(seconds: Callable[[int], float], least: int, most: int, turn: float) -> int:
-    """Return how much of some work a turn has time for, given how many seconds any number of it takes.
+    """Return how many pieces of work fit into a turn; `seconds` says how long a number of pieces takes.
 
-    Larger and larger pieces are tried until one takes half a turn. A guess from a small piece would be far off where a
-    start takes long, or where many at once take no longer than one.
+    Larger and larger numbers are tried until one takes half a turn. An estimate from a small number would be far off if
+    the start takes long, or if many pieces at once take no longer than one.
     """
     n = least
     seconds(n)  # imports, caches and compilers warm up
@@ -170,12 +171,12 @@ def fitting(seconds: Callable[[int], float], least: int, most: int, turn: float)
 
 
 def online_speed(peer: str, child: Child, policy: str, ours: Child, against: str, tables: Tables) -> Speed:
-    """Measure a decision of a peer's policy, in turns with one of a policy of umab."""
+    """Measure a decision of a peer's policy; it takes turns with a policy of umab."""
     takes = child.ask("about")["takes"]
     losses = coins()
 
     def run(who: Child, name: str, takes: str, n_rounds: int) -> float:
-        """Return the seconds of a decision."""
+        """Return the seconds per decision."""
         table = tables.path("coins-online", losses, takes)
         answer = who.ask("play", policy=name, table=table, n_arms=N_ARMS, n_rounds=n_rounds, seed=0)
         if answer["failure"]:
@@ -195,7 +196,7 @@ def online_speed(peer: str, child: Child, policy: str, ours: Child, against: str
 
 
 class Setting(NamedTuple):
-    """Losses of one kind: arms that never change, at 0, ¼, ½, ¾ and 1 times the scale, with noise of 0.3 of it."""
+    """Losses of one kind: arms that never change, at 0, ¼, ½, ¾ and 1 times the scale, with noise of 0.3 times it."""
 
     name: str
     scale: float
@@ -204,7 +205,7 @@ class Setting(NamedTuple):
     clipped: bool = False
 
     def losses(self, seed: int) -> tuple[Array, int]:
-        """Return a table, its arms in an order that depends on the seed, and which of them is the best."""
+        """Return a loss table, whose arms are in an order that depends on the seed, and the index of the best arm."""
         random = np.random.default_rng(seed)
         order = random.permutation(5)
         means = (np.linspace(0.0, 1.0, 5) - 0.5 * self.centred)[order]
@@ -220,7 +221,7 @@ SETTINGS = (
 
 
 class Run(NamedTuple):
-    """What became of one seed."""
+    """What happened with one seed."""
 
     n_rounds: int
     counts: list[int]
@@ -230,33 +231,34 @@ class Run(NamedTuple):
 
     @property
     def share(self) -> float:
-        """How much of the last half the best arm had."""
+        """The share of the best arm in the last half of the rounds."""
         return self.counts[self.best] / max(1, sum(self.counts))
 
     @property
     def as_uniform(self) -> bool:
-        """Whether uniform draws look like this: every arm within five standard deviations of its expected count."""
+        """Whether uniform draws explain the counts: all are within five standard deviations of what is expected."""
         n, n_arms = sum(self.counts), len(self.counts)
         allowed = 5.0 * (n * (1.0 - 1.0 / n_arms) / n_arms) ** 0.5
         return n > 0 and all(abs(each - n / n_arms) <= allowed for each in self.counts)
 
 
 class Robustness(NamedTuple):
-    """A row of the table of robustness: for every setting its runs, one a seed."""
+    """A row of the table of robustness: the runs of every setting, one per seed."""
 
     peer: str
     policy: str
     runs: list[list[Run]]
     refusals: Sequence[str] = ()
-    """Words by which an error is known as a refusal."""
+    """Words that mark an error as a refusal."""
 
 
 def robustness(peer: str, child: Child, policy: str, tables: Tables, refusals: Sequence[str]) -> Robustness:
+    """Return the row of a peer's policy."""
     takes = child.ask("about")["takes"]
     rows: list[list[Run]] = []
     for setting in SETTINGS:
         runs: list[Run] = []
-        left = SECONDS_A_SETTING[setting.n_rounds]
+        left = SECONDS_PER_SETTING[setting.n_rounds]
         for seed in range(N_SEEDS):
             losses, best = setting.losses(seed)
             try:
@@ -269,7 +271,7 @@ def robustness(peer: str, child: Child, policy: str, tables: Tables, refusals: S
                     n_rounds=setting.n_rounds,
                     seed=seed,
                 )
-            except Failed as failure:  # the process is gone, and the next question goes nowhere
+            except Failed as failure:  # the process has ended, and answers no further request
                 return Robustness(peer, policy, [*rows, [*runs, Run(0, [], best, str(failure))]])
             runs.append(Run(answer["n_rounds"], answer["counts"], best, answer["failure"]))
             left -= answer["seconds"]
@@ -280,7 +282,7 @@ def robustness(peer: str, child: Child, policy: str, tables: Tables, refusals: S
 
 
 def our_robustness(policy: Policy) -> Robustness:
-    """Return the row of a policy of umab, told nothing of the losses but their number."""
+    """Return the row of a policy of umab, which is told nothing about the losses except the number of rounds."""
     rows = []
     for setting in SETTINGS:
         runs = []

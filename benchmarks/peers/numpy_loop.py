@@ -1,4 +1,4 @@
-"""EXP3 as somebody writes it who knows NumPy: one loop over the rounds, all trials at once."""
+"""EXP3 as a NumPy user would write it: one loop over the rounds, all trials at once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def gamma_for(n_arms: int, n_rounds: int) -> float:
 
 
 def exp3(losses: Array, uniforms: Array, gamma: float) -> tuple[npt.NDArray[np.intp], Array, Array]:
-    """Return the arm of every round and trial, and the mean and the standard deviation of the regret of every round.
+    """Return the arm of every round and trial, and the mean and the standard deviation of the regret in every round.
 
-    `uniforms` are rounds × trials, one number in [0, 1) for every draw. Arms come first in what is kept, so that NumPy
-    runs along the trials, which lie side by side in memory.
+    `uniforms` has the shape rounds × trials, with one number in [0, 1) for every draw. Arms are the first axis of the
+    weights, so that NumPy runs along the trials, which are contiguous in memory.
     """
     n_rounds, n_arms = losses.shape
     n_trials = uniforms.shape[1]
@@ -37,7 +37,7 @@ def exp3(losses: Array, uniforms: Array, gamma: float) -> tuple[npt.NDArray[np.i
     for t in range(n_rounds):
         probabilities = (1.0 - gamma) * weights + gamma / n_arms
         drawn = (probabilities.cumsum(axis=0) <= uniforms[t]).sum(axis=0)
-        drawn = np.minimum(drawn, n_arms - 1)  # where rounding left the sum below 1
+        drawn = np.minimum(drawn, n_arms - 1)  # in case rounding left the sum below 1
         gains = 1.0 - losses[t, drawn]
         weights[drawn, trials] *= np.exp(gamma / n_arms * gains / probabilities[drawn, trials])
         weights /= weights.sum(axis=0)
@@ -48,13 +48,14 @@ def exp3(losses: Array, uniforms: Array, gamma: float) -> tuple[npt.NDArray[np.i
 
 
 def simulate(table: list[list[float]], n_trials: int) -> None:
+    """Run all trials at once."""
     losses = np.array(table)
     uniforms = np.random.default_rng(0).random((len(losses), n_trials))
     exp3(losses, uniforms, gamma_for(losses.shape[1], len(losses)))
 
 
 def play(table: list[list[float]], seed: int, arms: list[int]) -> None:
-    """Select and update one at a time, with the logarithms of the weights."""
+    """Select and update one round at a time, with the logarithms of the weights."""
     n_arms = len(table[0])
     gamma = gamma_for(n_arms, len(table))
     random = np.random.default_rng(seed)

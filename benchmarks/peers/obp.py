@@ -1,8 +1,8 @@
-"""Open Bandit Pipeline, for evaluation from logs; its policies without context are ε-greedy and Thompson sampling."""
+"""Open Bandit Pipeline: evaluation from logs; its policies without context are ε-greedy and Thompson sampling."""
 
 from obp.policy import EpsilonGreedy
 
-REQUIREMENTS = ["obp==0.4.1", "numpy==2.4.6"]  # with PyTorch, which it imports: some gigabytes
+REQUIREMENTS = ["obp==0.4.1", "numpy==2.4.6"]  # it imports PyTorch: some gigabytes
 TAKES = "rewards"
 LACKS = [
     "EXP3 or another adversarial policy",
@@ -12,7 +12,7 @@ LACKS = [
 
 
 def epsilon_greedy(rewards: list[list[float]], seed: int, arms: list[int]) -> None:
-    """Its default of ε = 1 draws uniformly for ever."""
+    """Set ε, since the default of ε = 1 draws uniformly for ever."""
     policy = EpsilonGreedy(n_actions=len(rewards[0]), epsilon=0.1, random_state=seed)
     for row in rewards:
         arm = int(policy.select_action()[0])

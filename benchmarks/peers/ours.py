@@ -1,4 +1,4 @@
-"""umab, measured as the others are; it runs in the environment of the driver."""
+"""umab, measured like the others; it runs in the environment of the driver."""
 
 from functools import partial
 

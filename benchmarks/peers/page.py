@@ -1,4 +1,4 @@
-"""The page docs/peers.md: a function from what was measured to text."""
+"""The page docs/peers.md, as a function of the results."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import NamedTuple
 from benchmarks.pages import table, wrapped
 from benchmarks.peers.measure import N_ARMS, N_ROUNDS, N_SEEDS, N_TRIALS, SETTINGS, Robustness, Run, Setting, Speed
 from benchmarks.timing import Ratio
-from umab.report.words import counted
+from umab.research.report.words import counted
 
 LEAST_SHARE = 0.85
-"""What the recommended policy must give the best arm in every setting, with every seed."""
+"""The recommended policy must give the best arm a larger share than this in every setting, with every seed."""
 
 
 class Peer(NamedTuple):
-    """What there is to say about a peer."""
+    """What the page says about a peer."""
 
     name: str
     requirements: Sequence[str]
     versions: dict[str, str]
     lacks: Sequence[str]
     failure: str = ""
-    """Why it could not be measured, in the words of the program that failed."""
+    """Why it could not be measured, quoted from the program that failed."""
 
 
 class Results(NamedTuple):
-    """All that a page is made from."""
+    """Everything that the page is made from."""
 
     machine: str
     peers: list[Peer]
@@ -39,6 +39,7 @@ class Results(NamedTuple):
 
 
 def page(results: Results) -> str:
+    """Return the page, as Markdown."""
     measured = [peer for peer in results.peers if not peer.failure]
     parts = [
         INTRODUCTION,
@@ -51,7 +52,7 @@ def page(results: Results) -> str:
         ),
         ONLINE.format(n_arms=N_ARMS),
         table(
-            ["library", "policy", "times as long as umab", "µs a decision"],
+            ["library", "policy", "times as long as umab", "µs per decision"],
             map(online_row, results.online),
         ),
         wrapped(ROBUSTNESS.format(n_seeds=N_SEEDS, verdict=verdict(results))),
@@ -65,16 +66,16 @@ def page(results: Results) -> str:
 
 
 INTRODUCTION = """\
-# umab beside its peers
+# umab next to its peers
 
-This page is written by a command, and by nothing else:
+This page is written by a command, never by hand:
 
 ```sh
 make bench-peers
 ```
 
-It installs every library in an environment of its own below `.venv-peers`, gives all of them the same work, and takes
-some minutes once they are installed. [What their EXP3 computes](cross-checks.md) is compared elsewhere.
+It installs every library in its own environment below `.venv-peers`, and gives all of them the same work. Once they are
+installed, that takes some minutes. [What their EXP3 computes](cross-checks.md) is compared on another page.
 """
 
 VERSIONS = """\
@@ -82,39 +83,39 @@ Measured on {machine}. Versions: {versions}.
 """
 
 TURNS = """\
-Times are ratios. A peer and umab take turns, each in a process of its own that times itself after a warm-up, on one
-thread unless all threads are named; a ratio is the median over the turns, with the middle half in brackets. Policies
-run as they come: a parameter that was set stands beside the name. Where a library has no EXP3, its nearest policy is
-taken.
+Times are ratios. A peer and umab take turns. Each runs in its own process, which times itself after a warm-up, on one
+thread unless all threads are named. A ratio is the median over the turns, with the middle half in brackets. Policies
+run with their default parameters; if a parameter was set, it is shown after the name. If a library has no EXP3, its
+nearest policy is used.
 """
 
 SIMULATION = """\
 ## Many trials
 
-{n_trials} trials of {n_rounds} rounds with {n_arms} arms; losses are 0 or 1. Where that would take long, fewer trials
-were run and the time was scaled, and the last column says so. A policy of umab is compared with its EXP3 on one thread,
-a peer's with umab's EXP3, or with the policy that is named. NumPy is EXP3 as a loop over the rounds, with all trials in
-one array; the tests show that it plays the same arms as umab's.
+{n_trials} trials of {n_rounds} rounds with {n_arms} arms; losses are 0 or 1. If that would take long, fewer trials were
+run and the time was scaled up, and the last column says so. Every policy is compared with umab's EXP3 on one thread, or
+with the policy of umab that is named. NumPy is EXP3 as a loop over the rounds, with all trials in one array; the tests
+show that it plays the same arms as umab's EXP3.
 """
 
 ONLINE = """\
 ## One decision at a time
 
-Select and update, {n_arms} arms. Compared with `umab.Learner` and EXP3, or the policy that is named.
+Select and update with {n_arms} arms, compared with `umab.Learner` and EXP3, or the policy of umab that is named.
 """
 
 ROBUSTNESS = """\
 ## Other losses than expected
 
-Five arms that never change, with mean losses of 0, ¼, ½, ¾ and 1 times the scale (in the first column minus half of it,
-so that signs are mixed) and noise with a standard deviation of 0.3 times the scale; in the last column losses are cut
-to [0, 1]. Libraries that take rewards get 1 − loss for losses in [0, 1], and −loss otherwise. Nobody is told the
-scale; umab and the loop in NumPy know the number of rounds where they need it.
+Five arms that never change, with mean losses of 0, ¼, ½, ¾ and 1 times the scale, and noise with a standard deviation
+of 0.3 times the scale. In the first column half the scale is subtracted, so that signs are mixed; in the last column
+losses are clipped to [0, 1]. Libraries that take rewards get 1 − loss for losses in [0, 1], and −loss otherwise. No
+library is told the scale; umab and the loop in NumPy are told the number of rounds if they need it.
 
-The number is the share of the best arm in the last half of the rounds, the mean over {n_seeds} seeds and the worst seed
-in brackets. "As uniform": no arm was played more or less often than uniform draws explain, and nothing was said. A
-library that refuses a number says so; others stop with an error of their own. Fewer seeds, or rounds, are named where a
-library was too slow for all of them.
+The number is the share of the best arm in the last half of the rounds: the mean over {n_seeds} seeds, with the worst
+seed in brackets. "As uniform" means that no arm was played more or less often than uniform draws explain, without an
+error. "Refuses" means that the library checks the number and rejects it; other libraries stop with an error of their
+own. If a library was too slow for all seeds or all rounds, the cell says how many it finished.
 
 {verdict}
 """
@@ -122,13 +123,13 @@ library was too slow for all of them.
 LACKING = """\
 ## What they cannot do
 
-Verified in their source, for the policies above.
+Verified in their source code, for the policies above.
 """
 
 FAILED = """\
 ## Not measured
 
-These did not install or did not import. The reasons are those of the programs that failed.
+These libraries could not be installed or imported. The reasons are quoted from the programs that failed.
 """
 
 NONE_FAILED = """\
@@ -137,11 +138,13 @@ All of them installed.
 
 
 def shown_versions(peer: Peer) -> str:
+    """Return the versions of a peer and of what it was installed with."""
     first, *others = (f"{name} {version}" for name, version in peer.versions.items())
     return f"{first} (with {', '.join(others)})" if others else first
 
 
 def simulation_row(speed: Speed) -> list[str]:
+    """Return the row of a policy in the table of many trials."""
     way = "its own simulation" if speed.own_simulation else "select and update"
     scaled = f" (from {counted(speed.n_trials, 'trial')})" if speed.n_trials < N_TRIALS else ""
     seconds = "" if speed.ratio is None else number(speed.ratio.seconds) + scaled
@@ -149,32 +152,36 @@ def simulation_row(speed: Speed) -> list[str]:
 
 
 def online_row(speed: Speed) -> list[str]:
+    """Return the row of a policy in the table of one decision at a time."""
     return [speed.peer, speed.policy, times(speed), "" if speed.ratio is None else number(speed.ratio.seconds * 1e6)]
 
 
 def times(speed: Speed) -> str:
+    """Return the ratio of a row, and what it was compared with unless that is EXP3; or why there is none."""
     if speed.ratio is None:
         return speed.failure
-    against = "" if speed.against == "exp3" else f", of {speed.against}"
+    against = "" if speed.against == "exp3" else f", vs {speed.against}"
     return shown_ratio(speed.ratio) + against
 
 
 def shown_ratio(ratio: Ratio) -> str:
+    """Return a ratio with its middle half."""
     return f"{number(ratio.median)} ({number(ratio.low)}–{number(ratio.high)})"
 
 
 def number(value: float) -> str:
-    """Return a positive number with about three digits, and without a power of ten."""
+    """Return a positive number with about three digits, without a power of ten."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.1f}" if value >= 10.0 else f"{value:.2f}"
 
 
 def robustness_row(row: Robustness) -> list[str]:
+    """Return the row of a policy in the table of unexpected losses."""
     cells = [outcome(setting, runs, row.refusals) for setting, runs in zip(SETTINGS, row.runs, strict=False)]
     return [row.peer, row.policy, *cells, *["not reached"] * (len(SETTINGS) - len(cells))]
 
 
 def outcome(setting: Setting, runs: list[Run], refusals: Sequence[str]) -> str:
-    """Say what became of the seeds of a setting."""
+    """Say what happened with the seeds of a setting."""
     parts = []
     through, failed = [run for run in runs if not run.failure], [run for run in runs if run.failure]
     if through:
@@ -207,14 +214,15 @@ def worst_shares(results: Results) -> list[float]:
 
 
 def holds(results: Results) -> bool:
-    """Whether the recommended policy does what it must."""
+    """Return whether the recommended policy gives the best arm its share everywhere."""
     return min(worst_shares(results)) > LEAST_SHARE
 
 
 def verdict(results: Results) -> str:
+    """Say whether the recommended policy holds."""
     mark = "✓" if holds(results) else "✗"
     shares = ", ".join(f"{share:.2f}" for share in worst_shares(results))
     return (
-        f"{mark} `umab.recommended()` must give the best arm more than {LEAST_SHARE} in all of them, with every seed: "
-        f"{shares}."
+        f"{mark} `umab.recommended()` must give the best arm a share above {LEAST_SHARE} in every column, with every "
+        f"seed: {shares}."
     )

@@ -1,4 +1,4 @@
-"""pymab, whose policies and simulations come in Rust and, as a reference, in Python."""
+"""pymab: its policies and simulations come in Rust and, as a reference, in Python."""
 
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ def play(policy_class: Any, rewards: list[list[float]], seed: int, arms: list[in
 
 
 def simulate(backend: str, rewards: list[list[float]], n_trials: int) -> None:
-    """Run its own simulation, which draws rewards of 0 and 1 itself, with the means of the table."""
+    """Run the simulation of pymab, which draws its own rewards of 0 and 1, with the means of the table."""
     table = np.array(rewards)
     n_rounds, n_arms = table.shape
     Experiment(

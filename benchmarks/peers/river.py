@@ -1,4 +1,4 @@
-"""river, a library of learning from streams; its bandits have an EXP3."""
+"""river: a library for learning from streams; its bandits include EXP3."""
 
 from river import bandit
 
@@ -12,7 +12,7 @@ LACKS = [
 
 
 def exp3(rewards: list[list[float]], seed: int, arms: list[int]) -> None:
-    """γ has no default in river."""
+    """Set γ, which has no default in river."""
     policy = bandit.Exp3(gamma=0.1, seed=seed)
     choices = list(range(len(rewards[0])))
     for row in rewards:

@@ -1,24 +1,24 @@
-"""The side of a peer: runs in its environment, answers a JSON line with a JSON line, and times itself.
+"""The peer's side: runs in the peer's environment, answers each JSON line with a JSON line, and times itself.
 
     .venv-peers/river/bin/python -I benchmarks/peers/serve.py benchmarks/peers/river.py
 
-A script of a peer has these names:
+The script of a peer defines these names:
 
 REQUIREMENTS
     What pip installs.
 POLICIES
-    By name, functions of a table (a list of rounds, each a list with a number for every arm), a seed and a list, that
-    select and update once a round and append every arm to the list.
+    By name, functions of a table (a list of rounds, each a list with one number per arm), a seed and a list. They
+    select and update once per round, and append every arm to the list.
 TAKES
     What the numbers of the table are: "losses" or "rewards".
 SIMULATIONS
-    By name, functions of a table and a number of trials, where the peer has a way of its own to run many.
+    By name, functions of a table and a number of trials, if the peer has its own way to run many trials.
 LACKS
-    What the peer cannot do, in words, verified in its source; for the page.
+    What the peer cannot do, in words for the page, verified in its source code.
 REFUSALS
-    Words of its errors when it refuses a number, if it does that.
+    Words from the errors by which it refuses a number, if it does so.
 
-Nothing here but the standard library: a peer's environment has what the peer needs, and no more.
+This file uses only the standard library: a peer's environment has what the peer needs, and no more.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ Answer = dict[str, Any]
 
 
 class TimeIsUp(Exception):
-    """The limit of a request is over."""
+    """The time limit of a request is over."""
 
 
 def load(script: str) -> ModuleType:
-    """Return a script as a module, under a name that is nobody else's."""
+    """Return a script as a module, under a name that no other module has."""
     spec = importlib.util.spec_from_file_location("script_of_a_peer", script)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -57,6 +57,7 @@ def load(script: str) -> ModuleType:
 
 
 def about(peer: ModuleType) -> Answer:
+    """Return the versions of a peer and what it offers."""
     names = [re.split("[=<>~! ]", each)[0] for each in peer.REQUIREMENTS]
     return {
         "versions": {name: importlib.metadata.version(name) for name in names},
@@ -68,7 +69,7 @@ def about(peer: ModuleType) -> Answer:
 
 
 def simulate(peer: ModuleType, policy: str, table: str, n_arms: int, n_trials: int, limit: float) -> Answer:
-    """Run many trials, in the peer's own way if it has one."""
+    """Run many trials, by the peer's own simulation if it has one."""
     rows = read(table, n_arms)
     own = getattr(peer, "SIMULATIONS", {}).get(policy)
     with time_limit(limit):
@@ -82,7 +83,7 @@ def simulate(peer: ModuleType, policy: str, table: str, n_arms: int, n_trials: i
 
 
 def play(peer: ModuleType, policy: str, table: str, n_arms: int, n_rounds: int, seed: int, limit: float) -> Answer:
-    """Select and update once a round; say how often each arm was played in the last half, and what went wrong."""
+    """Select and update once per round; say how often each arm was played in the last half, and what went wrong."""
     rows, error = read(table, n_arms)[:n_rounds], ""
     arms: list[int] = []
     start = time.perf_counter()
@@ -108,6 +109,8 @@ def read(path: str, n_arms: int) -> Table:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TimeIsUp` if the block takes longer."""
+
     def stop(*_: object) -> None:
         raise TimeIsUp(f"not done after {seconds:g} s")
 
@@ -121,12 +124,14 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
+    """Return the type and the first line of an error."""
     return f"{type(error).__name__}: {error}".strip().splitlines()[0].removesuffix(": ").removesuffix(":")
 
 
 def main(script: str) -> None:
+    """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a peer prints must not mix with the answers
+    os.dup2(2, 1)  # the output of a peer must not mix with the answers
     requests: dict[str, Callable[..., Answer]] = {"about": about, "simulate": simulate, "play": play}
     peer = None
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""SMPyBandits, a library of many policies for research."""
+"""SMPyBandits: a research library with many policies."""
 
 from functools import partial
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from SMPyBandits.Policies.Exp3 import Exp3
 from SMPyBandits.Policies.TsallisInf import TsallisInf
 
-REQUIREMENTS = ["SMPyBandits==0.9.7", "numpy==1.24.4", "scipy==1.11.4"]  # newer ones lack what it imports
+REQUIREMENTS = ["SMPyBandits==0.9.7", "numpy==1.24.4", "scipy==1.11.4"]  # newer versions lack what it imports
 TAKES = "rewards"
 LACKS = [
     "a range other than [0, 1] for these policies, although one can be given",
@@ -18,8 +18,8 @@ LACKS = [
 
 
 def play(policy_class: Any, rewards: list[list[float]], seed: int, arms: list[int]) -> None:
-    """Select and update, which is also what its Evaluator does, with more around it."""
-    np.random.seed(seed)  # it draws from NumPy's global state
+    """Select and update; the Evaluator of SMPyBandits does the same, with more work around it."""
+    np.random.seed(seed)  # SMPyBandits draws from NumPy's global state
     policy = policy_class(len(rewards[0]))
     policy.startGame()
     for row in rewards:

@@ -1,4 +1,4 @@
-"""striatum, contextual bandits that keep their history and their model in storages."""
+"""striatum: contextual bandits that keep their history and their model in storage objects."""
 
 from striatum.bandit import Exp3
 from striatum.storage import Action, MemoryActionStorage, MemoryHistoryStorage, MemoryModelStorage

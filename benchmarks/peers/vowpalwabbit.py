@@ -1,4 +1,4 @@
-"""Vowpal Wabbit, contextual bandits in C++; it hands out probabilities, and the caller draws."""
+"""Vowpal Wabbit: contextual bandits in C++; it returns probabilities, and the caller draws."""
 
 import random
 from functools import partial
@@ -26,4 +26,4 @@ def play(options: str, losses: list[list[float]], seed: int, arms: list[int]) ->
     workspace.finish()
 
 
-POLICIES = {"cb_explore, softmax": partial(play, "--softmax"), "cb_explore, as it comes (ε-greedy)": partial(play, "")}
+POLICIES = {"cb_explore, softmax": partial(play, "--softmax"), "cb_explore, default (ε-greedy)": partial(play, "")}

@@ -1,8 +1,8 @@
 """umab: adversarial multi-armed bandits with unbounded losses.
 
-`Learner` makes one decision at a time; `simulate` runs policies on a table of losses many times. Both run the same
-policies: `policies` lists them, and a policy's docstring says what it is good for. `umab.datasets`, `umab.testing` and
-`umab.theory` are imported when they are first asked for.
+`Learner` makes one decision at a time; `simulate` runs policies on a loss table many times. Both run the same policies:
+`policies` lists them, and a policy's docstring says what it is good for. `umab.datasets`, `umab.offpolicy`,
+`umab.testing` and `umab.theory` are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,8 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
-from umab.algorithms.registry import policies, policy, recommended, register
+from umab.algorithms.names import policy
+from umab.algorithms.registry import policies, recommended, register
 from umab.algorithms.scb import SCB
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
@@ -27,12 +28,14 @@ from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.uniform import Uniform
 from umab.algorithms.wrapper import Wrapper
-from umab.choosing import Attempt, choose
-from umab.counters import Counter
 from umab.engine.simulate import simulate
-from umab.learner import Choice, Learner, LearnerWarning
-from umab.losses import Losses, TableWarning
-from umab.results import Result, plot
+from umab.online.advice import LearnerWarning
+from umab.online.choice import Choice
+from umab.online.choosing import Attempt, choose
+from umab.online.counters import Counter
+from umab.online.learner import Learner
+from umab.results.result import Result, plot
+from umab.tables.losses import Losses, TableWarning
 
 if TYPE_CHECKING:
     from umab import datasets as datasets
@@ -79,12 +82,12 @@ __all__ = [
 ]
 
 _LATER = ("datasets", "offpolicy", "testing", "theory")
-"""What is imported when it is first asked for: not everybody needs it, and `import umab` should not wait for it."""
+"""Modules that are imported when they are first used: not everybody needs them, and `import umab` should be quick."""
 
-if not TYPE_CHECKING:  # who checks types should still hear of names that are not there
+if not TYPE_CHECKING:  # type checkers should still report names that do not exist
 
     def __getattr__(name: str) -> object:
-        """Import what is imported later."""
+        """Import a module when it is first used."""
         if name not in _LATER:
             raise AttributeError(f"module 'umab' has no attribute {name!r}")
         from importlib import import_module
@@ -92,5 +95,5 @@ if not TYPE_CHECKING:  # who checks types should still hear of names that are no
         return import_module(f"umab.{name}")
 
     def __dir__() -> list[str]:
-        """Return all names, also of what is not imported yet."""
+        """Return all names, including modules that are not imported yet."""
         return sorted({*globals(), *_LATER})

@@ -1,12 +1,12 @@
-"""What another way of choosing would have cost, from a log of choices and their probabilities.
+"""What another way of choosing would have cost, estimated from a log of choices and their probabilities.
 
 A round of the log has an arm k, the probability p with which it was drawn, and its loss l. A target draws that arm with
-probability q. The weight w = q/p makes up for the rounds that the log has too seldom or too often:
+probability q. The weight w = q/p corrects for what the log has too seldom or too often:
 
 - ``"ips"``, inverse propensity scores: the mean of w·l over all rounds. It is unbiased.
 - ``"snips"``, self-normalised: the sum of w·l over the sum of w. It is a weighted mean of the losses, so it stays
-  between the smallest and the largest, and a number added to all losses is added to it. Its bias falls like one over
-  the number of rounds.
+  between the smallest and the largest loss, and a number added to all losses is added to it. Its bias falls like one
+  over the number of rounds.
 
 Both estimate the mean, over the rounds of the log, of what the target expects to lose in them.
 """
@@ -22,24 +22,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab import checks
+from umab._support import checks
 
 Array = npt.NDArray[np.float64]
 
 _FEW = 30.0
-"""Effective rounds below which a normal interval deserves no trust."""
+"""Effective rounds below which a normal interval should not be trusted."""
 
 _UNEVEN = 0.25
-"""Effective rounds, as a share of those that count at all, below which weights are uneven: the rare rounds with the
-largest ones, of which the log may have none, then decide, and the interval is too short."""
+"""Effective rounds, as a share of the rounds that count at all, below which weights are uneven. The result then depends
+on rare rounds with large weights, which the log may lack, and the interval is too short."""
 
 _FAR = 4.0
-"""How many standard errors the mean weight may be away from 1, which it is in expectation."""
+"""How many standard errors the mean weight may be away from 1, its expected value."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Estimate:
-    """What a target would have lost a round.
+    """What a target would have lost per round.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class Estimate:
     low, high
         The ends of the interval, which may be infinite.
     confidence
-        In what part of all logs such an interval should hold the truth, if the log is long enough.
+        How often such an interval should contain the truth, if the log is long enough.
     standard_error
-        That of the mean.
+        The standard error of the mean.
     estimator
         "snips" or "ips".
     n_rounds
@@ -60,7 +60,7 @@ class Estimate:
     mean_weight
         The mean of w, which is 1 in expectation.
     doubts
-        Why the estimate deserves no trust, in words; empty if nothing was found.
+        Reasons not to trust the estimate, in words; empty if none was found.
     """
 
     mean: float
@@ -75,7 +75,7 @@ class Estimate:
     doubts: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Say what it came to, and what speaks against it."""
+        """Show the estimate, and the doubts about it."""
         interval = f"{100 * self.confidence:g} % between {self.low:.6g} and {self.high:.6g}"
         worth = f"{self.n_rounds} rounds, worth {self.n_effective:.1f}"
         doubts = "".join(f"; DOUBTFUL: {doubt}" for doubt in self.doubts)
@@ -85,25 +85,25 @@ class Estimate:
 def estimate(
     log: Any, target: Any, *, arms: Sequence[Any] | None = None, estimator: str = "snips", confidence: float = 0.95
 ) -> Estimate:
-    """Return what `target` would have lost a round, had it chosen in place of what wrote the log.
+    """Return what `target` would have lost per round if it had made the choices of the log.
 
     Parameters
     ----------
     log
-        The rounds: pairs of a `Choice` of a `Learner` (or the list that JSON makes of it) and its loss, or triples of
+        The rounds: pairs of a `Choice` of a `Learner` (or the list that JSON turns it into) and its loss, or triples of
         arm, probability and loss, or a frame or dict with the columns arm, probability and loss. Every round that was
         played must be there, with the probability that its arm had when it was drawn.
     target
-        The label of an arm that is always chosen; or a dict from labels to probabilities, 0 for those that it lacks; or
-        an array of probabilities, one an arm, or one row of them a round. What the target does must not depend on the
-        losses of the log: replaying a policy that learns is something else, and not done here.
+        The label of an arm that is always chosen; or a dict from labels to probabilities, 0 for labels that it lacks;
+        or an array of probabilities, one for each arm, with one row for all rounds or one row per round. What the
+        target does must not depend on the losses of the log: replaying a policy that learns is not done here.
     arms
-        The labels of the arms in the order of an array; without it, arms are the numbers from 0 on.
+        The labels of the arms, in the order of an array; without it, the arms are numbers from 0.
     estimator
-        "snips" or "ips"; the text of this module has the formulas.
+        "snips" or "ips"; the docstring of this module has the formulas.
     confidence
-        That of the interval, which is the normal one: the central limit theorem for martingales, and a variance that is
-        estimated. Losses have no known range, so no interval could hold without such an approximation.
+        The confidence of the interval. It is the normal one, from the central limit theorem for martingales and an
+        estimated variance. Losses have no known range, so no interval could hold without such an approximation.
 
     Examples
     --------
@@ -127,13 +127,13 @@ def estimate(
     if not wanted.any():
         raise ValueError("the log must have a round whose arm the target would choose, but got none")
 
-    # In multiples of powers of two, which round nothing: neither 1/p nor the square of a loss can overflow or vanish.
+    # In units of powers of two, which round nothing: neither 1/p nor the square of a loss can overflow or vanish.
     loss_exponent = math.frexp(float(np.abs(rounds.losses).max()))[1]
     losses = np.ldexp(rounds.losses, -loss_exponent)
     (q, q_exponents), (p, p_exponents) = np.frexp(wanted), np.frexp(rounds.probabilities)
     exponents = q_exponents - p_exponents
     weight_exponent = int(exponents[wanted > 0.0].max())
-    # Where the target has 0, the weight is 0, whatever the exponent; it must not be too large for a double.
+    # Where the target has 0, the weight is 0 whatever the exponent, which must not be too large for a double.
     weights = np.ldexp(q / p, np.minimum(exponents - weight_exponent, 0))
     n_rounds, total = len(weights), float(weights.sum())
     n_effective = total**2 / float((weights**2).sum())
@@ -143,8 +143,8 @@ def estimate(
         mean, exponent = float(weighted.mean()), loss_exponent + weight_exponent
         error = float(weighted.std(ddof=1)) / math.sqrt(n_rounds)
     else:
-        # The ratio in the first order of its Taylor series. Deviations from a mean that the same rounds have made are
-        # too small, by the factor that turns n into n - 1 when all weights are equal.
+        # The ratio to first order in its Taylor series. Deviations from a mean that comes from the same rounds are too
+        # small, by the factor that turns n into n - 1 if all weights are equal.
         mean, exponent = float((weights * losses).sum()) / total, loss_exponent
         few = 1.0 - 1.0 / n_effective
         spread = math.sqrt(float(((weights * (losses - mean)) ** 2).sum())) / total
@@ -157,14 +157,14 @@ def estimate(
     one = _scaled(1.0, -weight_exponent)
     doubts = [f"no round has arm={label!r}, which the target would choose" for label in unseen]
     if n_effective < _FEW:
-        doubts.append(f"the log is worth {n_effective:.1f} rounds of the target only")
+        doubts.append(f"the log is worth only {n_effective:.1f} rounds of the target")
     elif n_effective < _UNEVEN * (n_used := int(np.count_nonzero(weights))):
         doubts.append(
-            f"weights are uneven, {n_used} rounds count as {n_effective:.1f}, so the interval may be too short"
+            f"the weights are uneven: {n_used} rounds count as {n_effective:.1f}, so the interval may be too short"
         )
     if abs(mean_weight - one) > _FAR * weight_error + 1e-9 * one:
         shown = _scaled(mean_weight, weight_exponent)
-        doubts.append(f"the weights average {shown:.3g} and not 1, as if a probability were not that of its draw")
+        doubts.append(f"the weights average {shown:.3g} and not 1, as if probabilities did not belong to their draws")
     return Estimate(
         mean=result,
         low=_scaled(mean - half, exponent),
@@ -198,7 +198,7 @@ class _Rounds(NamedTuple):
         elif isinstance(log, Iterable) and not isinstance(log, (str, bytes)):
             columns = [list(column) for column in zip(*map(_row, log), strict=True)] or [[], [], []]
         else:
-            raise TypeError(f"log must be pairs (choice, loss), triples or a frame, but got {type(log).__name__}")
+            raise TypeError(f"log must be pairs (choice, loss), triples or a frame, but got a {type(log).__name__}")
         arms, probabilities, losses = columns
         if not len(arms) == len(probabilities) == len(losses):
             raise ValueError(
@@ -216,7 +216,7 @@ class _Rounds(NamedTuple):
 
 def _numbers(name: str, values: list[Any], check: Callable[[str, Any], float]) -> Array:
     """Return a column of numbers, each of which has passed `check`."""
-    if all(type(value) is float for value in values):  # as good as always, and then much faster
+    if all(type(value) is float for value in values):  # almost always, and then much faster
         column = np.array(values)
         if np.isfinite(column).all() and (name != "probability" or ((column > 0.0) & (column <= 1.0)).all()):
             return column
@@ -235,7 +235,7 @@ def _row(row: Any) -> tuple[Any, Any, Any]:
 
 
 def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | None) -> tuple[Array, list[Any]]:
-    """Return with which probability the target draws the arm of each round, and the arms that the log lacks."""
+    """Return the probability with which the target draws the arm of each round, and its arms that the log lacks."""
     seen = set(rounds.arms)
     if isinstance(target, Mapping):
         _check_distributions(np.array([[checks.real(f"target[{k!r}]", p) for k, p in target.items()]]))
@@ -251,11 +251,11 @@ def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | No
     _check_distributions(table)
     if table.shape[0] not in (1, len(rounds.arms)):
         raise ValueError(
-            f"target must have one row, or one a round, but got {table.shape[0]} rows for {len(rounds.arms)} rounds"
+            f"target must have one row, or one per round, but got {table.shape[0]} rows for {len(rounds.arms)} rounds"
         )
     labels = list(range(table.shape[1])) if arms is None else list(arms)
     if len(labels) != table.shape[1]:
-        raise ValueError(f"target must have one column an arm, but got {table.shape[1]} for {len(labels)} arms")
+        raise ValueError(f"target must have one column for each arm, but got {table.shape[1]} for {len(labels)} arms")
     position = {label: index for index, label in enumerate(labels)}
     if missing := seen - set(position):
         raise ValueError(

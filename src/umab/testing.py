@@ -1,4 +1,4 @@
-"""Checks for those who write a policy of their own."""
+"""Checks for authors of policies."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy
-from umab.checks import LARGEST
+from umab.algorithms.names import as_policy
 from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
 from umab.engine.interpreted import play, select
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
-from umab.learner import Learner
+from umab.online.learner import Learner
 
 Array = npt.NDArray[np.float64]
 
 EXTREMES = np.array([1e308, 5e-324, -1e308, -5e-324, 0.0, 1.0, -1.0, 1e-308, 1e154, -1e-154, LARGEST])
-"""Finite losses that are hard to survive."""
+"""Finite losses that break careless arithmetic."""
 
 
 def check_policy(policy: Policy | str) -> None:
@@ -49,8 +49,8 @@ def check_policy(policy: Policy | str) -> None:
                 except ArithmeticError as error:
                     what, _, _ = str(error).partition(";")
                     raise ArithmeticError(
-                        f"{what} after round {t} with {n_arms} arms, in which arm {round.arm}, drawn with probability "
-                        f"{round.probability!r}, cost {float(table[t - 1, round.arm])!r}"
+                        f"{what} after round {t} with {n_arms} arms: arm {round.arm} was drawn with probability "
+                        f"{round.probability!r} and cost {float(table[t - 1, round.arm])!r}"
                     ) from None
             if not policy.full_information:
                 more = policy.resized(round.state, [*range(n_arms), None])
@@ -60,8 +60,8 @@ def check_policy(policy: Policy | str) -> None:
                 compiled = compiled_state(policy, table, delay=delay)
                 if compiled != interpreted:
                     raise AssertionError(
-                        f"compiled and plain Python must agree to the last bit, but for {policy.name} they differ "
-                        f"after 200 rounds of {n_arms} arms with delay={delay}: {compiled} and {interpreted}"
+                        f"compiled code and plain Python must agree to the last bit, but for {policy.name} they differ "
+                        f"after 200 rounds with {n_arms} arms and delay={delay}: {compiled} and {interpreted}"
                     )
             if not policy.full_information:
                 arms = random.integers(n_arms, size=200)
@@ -88,7 +88,7 @@ def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int |
 
 
 def legal_losses(policy: Policy, losses: Array) -> Array:
-    """Return the losses, folded into the range that the policy takes."""
+    """Return the losses, folded into the range that the policy accepts."""
     lowest, highest = policy.loss_range
     if lowest > -LARGEST and highest < LARGEST:
         return np.asarray(lowest + (highest - lowest) * np.modf(np.abs(losses))[0])
@@ -98,7 +98,7 @@ def legal_losses(policy: Policy, losses: Array) -> Array:
 
 
 def forced(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
-    """Return the distributions of a compiled run in which the arms are given: row t is that of round t."""
+    """Return the distributions of a compiled run in which the arms are given, one row per round."""
     learner = Learner(policy, n_arms)
     rows = [learner.probabilities()]
     for arm, loss in zip(arms, losses, strict=True):
@@ -108,7 +108,7 @@ def forced(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
 
 
 def forced_interpreted(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
-    """Return the same from plain Python."""
+    """Return the same as `forced`, from plain Python."""
     parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     rows = [list(state.probabilities)]
     for arm, loss in zip(arms, losses, strict=True):

@@ -1,4 +1,4 @@
-"""A table of losses as an environment of Gymnasium (extra ``[gymnasium]``)."""
+"""A loss table as a Gymnasium environment (extra ``[gymnasium]``)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from umab import checks
-from umab.extras import extra
-from umab.losses import Losses
-from umab.regret import Costs
+from umab._support import checks
+from umab._support.extras import extra
+from umab.results.regret import Costs
+from umab.tables.losses import Losses
 
 with extra("gymnasium", "umab.adapters.gymnasium"):
     import gymnasium
 
 
 class LossTableEnv(gymnasium.Env[Any, Any]):
-    """An environment that plays a table of losses: an action is an arm, a step is a round.
+    """An environment that plays a loss table: an action is an arm, a step is a round.
 
     The reward is the loss of the arm in this round, with its sign flipped. The episode terminates with the last row.
     There is nothing to observe, so the observation is always 0: a round number would let an agent learn the table by
-    heart. Nothing is drawn by lot, so all episodes have the same losses, whatever the seed.
+    heart. Nothing is random: all episodes have the same losses, whatever the seed.
 
     ``info`` has the ``loss``, the ``round`` that was played, from 0, and the ``regret`` up to it, as in `umab.Result`.
 
     Parameters
     ----------
     losses
-        Whatever `umab.Losses.of` takes: an array, a frame, a file, `Losses`.
+        Anything that `umab.Losses.of` accepts: an array, a frame, a file, `Losses`.
 
     Examples
     --------
@@ -58,10 +58,10 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
         """Play a round with the arm `action`."""
         arm = checks.whole("action", action, least=0, most=self.losses.n_arms - 1)
         if self._round is None:
-            raise gymnasium.error.ResetNeeded("the first round must follow a reset, but there was none")
+            raise gymnasium.error.ResetNeeded("reset must be called before the first step, but it was not")
         if self._round == self.losses.n_rounds:
             raise gymnasium.error.ResetNeeded(
-                f"a round must have a row in the table, but all {self.losses.n_rounds} were played; call reset"
+                f"a step must have a row in the table, but all {self.losses.n_rounds} were played; call reset"
             )
         at = self._round
         loss = float(self.losses.table[at, arm])

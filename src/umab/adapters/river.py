@@ -1,4 +1,4 @@
-"""umab's policies as bandit policies of river (extra ``[river]``)."""
+"""umab's policies as river bandit policies (extra ``[river]``)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
-from umab import checks
+from umab._support import checks
+from umab._support.extras import extra
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy
-from umab.extras import extra
-from umab.learner import Choice, Learner
+from umab.algorithms.names import as_policy
+from umab.online.choice import Choice
+from umab.online.learner import Learner
 
 with extra("river", "umab.adapters.river"):
     from river import bandit
@@ -19,40 +20,40 @@ Arm = Hashable
 
 
 class _Pull(NamedTuple):
-    """A pull whose reward may still come."""
+    """A pull whose reward may still arrive."""
 
     number: int
     arm: Arm
-    choice: Choice | None  # None in the burn-in, where nothing is drawn
+    choice: Choice | None  # None during the burn-in, when nothing is drawn
 
 
 class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no types here
-    """A policy of umab that river can run, in `river.bandit.evaluate` for instance.
+    """A umab policy that river can run, for instance in `river.bandit.evaluate`.
 
-    Rewards need no range and no scaler. Arms may be any hashable things, and may come and go: those that a call of
-    `pull` names are the ones that may be drawn.
+    Rewards need no range and no scaler. Arms may be any hashable objects, and may come and go: the arms that a call of
+    `pull` names are the eligible ones.
 
     Parameters
     ----------
     policy
-        One of umab's policies, or its name as `umab.policy` takes it.
+        A policy, or the name of one, as `umab.policy` accepts it.
     reward_obj
-        What river's `ranking` and table of this policy are made from; the mean reward of each arm if None. The policy
+        The statistic for river's `ranking` and table of this policy; None means the mean reward of each arm. The policy
         itself learns from the rewards.
     burn_in
-        How often each arm is pulled before the policy may choose. umab's policies need none; such pulls count as
-        made with probability 1, which they are.
+        How often each arm is pulled before the policy may choose. umab's policies need no burn-in. Its pulls are made
+        with probability 1, and the policy is told so.
     max_delay
-        How many other pulls may come between a pull and its reward. With 0, a reward follows its pull or never comes,
-        as in `river.bandit.evaluate` and `evaluate_offline`. A pull whose reward has not come in time is forgotten, and
-        a reward that comes later is refused. Those of the same arm come in the order of its pulls.
+        How many other pulls may come between a pull and its reward. With 0, a reward follows its pull or never arrives,
+        as in `river.bandit.evaluate` and `evaluate_offline`. A pull whose reward has not arrived in time is forgotten,
+        and a later reward is refused. Rewards of the same arm must arrive in the order of its pulls.
     seed
         As for `umab.Learner`: the draws are the same.
 
     Notes
     -----
-    A reward is taken with the probability that its arm had when it was pulled. One for an arm that was never pulled,
-    such as a reward from an earlier day, is taken with the probability that the arm has now.
+    The policy learns from a reward with the probability that its arm had when it was pulled. For an arm that was never
+    pulled, such as one with rewards from an earlier day, it is the probability that the arm has now.
 
     Examples
     --------
@@ -74,12 +75,12 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
         seed: int | None = None,
     ) -> None:
         super().__init__(reward_obj=reward_obj, burn_in=checks.whole("burn_in", burn_in, least=0))
-        as_policy(policy)  # refuses what is none; kept as given, since river's clone hands it on
+        as_policy(policy)  # raises if it is not a policy; kept as given, because river's clone passes it on
         self.policy = policy
         self.max_delay = checks.whole("max_delay", max_delay, least=0)
         self.seed = seed
         self._learner: Learner | None = None  # made when the arms are known
-        # Arms here need be neither strings nor numbers; their labels in the learner are their places in this list.
+        # Arms here need not be strings or numbers; their labels in the learner are their positions in this list.
         self._arms: list[Arm] = []
         self._labels: dict[Arm, int] = {}
         self._open: deque[_Pull] = deque()
@@ -88,14 +89,14 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
 
     @property
     def learner(self) -> Learner | None:
-        """The learner inside, whose arms are numbered in the order of their coming; None before the first call."""
+        """The learner inside, whose arms are numbered in order of appearance; None before the first call."""
         return self._learner
 
     def pull(self, arm_ids: Iterable[Arm]) -> Arm:
         """Return the arm to pull, one of `arm_ids`."""
         arms = list(arm_ids)
         if not arms:
-            raise ValueError("there must be an arm to pull, but got none")
+            raise ValueError("arm_ids must have at least one arm, but got none")
         learner = self._learner_with(arms)
         early = [arm for arm in arms if self._counts[arm] < self.burn_in]
         choice = None if early else learner.select(among=[self._labels[arm] for arm in arms])
@@ -109,17 +110,17 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
         return drawn
 
     def _pull(self, arm_ids: list[Arm]) -> Arm:
-        """Do what river's own policies do here in `pull`, which knows whether it is the burn-in that pulls."""
+        """Call `pull`: river's own policies choose here, but only `pull` knows whether this is the burn-in."""
         return self.pull(arm_ids)
 
     def update(self, arm_id: Arm, *reward_args: Any, **reward_kwargs: Any) -> None:
-        """Take in the reward of a pull: one number, of which more is better."""
+        """Learn from the reward of a pull: one number, where higher is better."""
         if len(reward_args) != 1 or reward_kwargs:
             raise TypeError(f"a reward must be one number, but got {reward_args!r} and {reward_kwargs!r}")
         pulled = next((each for each in self._open if each.arm == arm_id), None)
         if pulled is None and arm_id in self._ever_pulled:
             raise ValueError(
-                f"a reward must come at most max_delay={self.max_delay} pulls after its own, and once, "
+                f"a reward must arrive once, and at most max_delay={self.max_delay} pulls after its own pull, "
                 f"but got another for arm={arm_id!r}"
             )
         learner = self._learner_with([arm_id])
@@ -134,7 +135,7 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
         super().update(arm_id, reward_args[0])
 
     def _learner_with(self, arms: list[Arm]) -> Learner:
-        """Return the learner, which knows these arms from now on."""
+        """Return the learner, with these arms added if they are new."""
         new = [arm for arm in dict.fromkeys(arms) if arm not in self._labels]
         labels = range(len(self._arms), len(self._arms) + len(new))
         if self._learner is None:

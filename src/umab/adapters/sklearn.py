@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from umab import checks
+from umab._support import checks
+from umab._support.extras import extra
 from umab.algorithms.base import Policy
-from umab.extras import extra
-from umab.learner import Choice, Label, Learner
+from umab.online.choice import Choice, Label
+from umab.online.learner import Learner
 
 with extra("sklearn", "umab.adapters.sklearn"):
     from sklearn.base import BaseEstimator, is_classifier
@@ -24,23 +25,23 @@ Array = npt.NDArray[Any]
 
 
 def squared_error(true: Array, predicted: Array) -> Array:
-    """Return the squared error of each row; the mean of them, if a row has several numbers."""
+    """Return the squared error of each row, or its mean if a row has several numbers."""
     with np.errstate(over="ignore"):  # the policy refuses what is not finite
         return _one_a_row(_difference(true, predicted) ** 2)
 
 
 def absolute_error(true: Array, predicted: Array) -> Array:
-    """Return the absolute error of each row; the mean of them, if a row has several numbers."""
+    """Return the absolute error of each row, or its mean if a row has several numbers."""
     return _one_a_row(np.abs(_difference(true, predicted)))
 
 
 def zero_one(true: Array, predicted: Array) -> Array:
-    """Return 0 for each row that is right, and 1 for each that is not."""
+    """Return 0 for each row that is right, and 1 for each row that is wrong."""
     return (_one_a_row(true != predicted) > 0).astype(np.float64)
 
 
 def _difference(true: Array, predicted: Array) -> Array:
-    """Return it in floats: whole numbers without a sign would wrap."""
+    """Return the difference in floats: unsigned integers would wrap around."""
     difference: Array = np.subtract(true, predicted, dtype=np.float64)
     return difference
 
@@ -58,14 +59,14 @@ LOSSES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class Predicted(NamedTuple):
-    """What a call of `OnlineSelector.predict` returned, and by whose choice; hand it back with the truth.
+    """What a call of `OnlineSelector.predict` returned, and who made each prediction; pass it back with the truth.
 
     Attributes
     ----------
     predictions
-        One a row.
+        One for each row.
     choices
-        One a row: the `arm` of each is the name of the estimator that has made the prediction.
+        One for each row: its `arm` is the name of the estimator that made the prediction.
     """
 
     predictions: Array
@@ -73,37 +74,37 @@ class Predicted(NamedTuple):
 
 
 class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Choose among fitted estimators for every row to predict, and hear later how wrong that was.
+    """Choose a fitted estimator for each row to predict, and learn later how wrong it was.
 
-    An estimator is chosen for each row, since each row has a loss of its own; so it makes no difference to what a loss
-    means whether rows come one by one or in batches. Only the chosen estimator is asked. All rows of one call are drawn
-    from the same distribution, and each estimator is called once for its rows.
+    Each row has its own choice and its own loss, so a loss means the same whether rows come one by one or in batches.
+    Only the chosen estimator is asked. The choices for all rows of one call are drawn from the same distribution, and
+    each estimator is called once, for its rows.
 
     The estimators are never fitted here: `fit` and `partial_fit` are about the choice. A clone has the same fitted
-    estimators, and has learned nothing. A copy, by `copy` or `pickle`, goes on with what was learned.
+    estimators, and has learned nothing. A copy made with `copy` or `pickle` keeps what was learned.
 
     Parameters
     ----------
     estimators
         Pairs of a name and a fitted estimator.
     policy
-        One of umab's policies, or its name as `umab.policy` takes it.
+        A policy, or the name of one, as `umab.policy` accepts it.
     loss
         "squared_error", "absolute_error" or "zero_one" (1 if wrong), or a function of the true and the predicted values
-        that returns one loss a row. None takes "zero_one" if all estimators are classifiers, else "squared_error".
+        that returns one loss per row. None means "zero_one" if all estimators are classifiers, else "squared_error".
     seed
-        As for `umab.Learner`: with one row a call the draws are the same.
+        As for `umab.Learner`: with one row per call, the draws are the same.
 
     Attributes
     ----------
     learner_
-        The learner, with the names as arms; there after the first call.
+        The learner, with the names as arms; it exists after the first call.
     last_
-        The `Predicted` of the last call of `predict`, to be put away if the truth comes late.
+        The `Predicted` of the last call of `predict`; keep it if the truth comes late.
 
     Notes
     -----
-    There is no `score`: a draw differs from call to call, and what it would measure is `learner_.counters()`.
+    There is no `score`: draws differ from call to call, and `learner_.counters()` has what a score would measure.
 
     Examples
     --------
@@ -125,7 +126,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         loss: str | Callable[[Array, Array], Array] | None = None,
         seed: int | None = None,
     ) -> None:
-        # As scikit-learn wants it, parameters are kept as they are, and checked when they are used.
+        # As scikit-learn requires, parameters are kept as they are, and checked when they are used.
         self.estimators = estimators
         self.policy = policy
         self.loss = loss
@@ -136,7 +137,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         return type(self)(**self.get_params(deep=False))
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say whether all estimators are fitted, which is all that it takes."""
+        """Return whether all estimators are fitted; nothing else is needed."""
         try:
             for _, estimator in self.estimators:
                 check_is_fitted(estimator)
@@ -152,7 +153,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     @property
     def n_features_in_(self) -> int:
-        """The number of columns of X, as the first estimator has it."""
+        """The number of columns of X, from the first estimator."""
         return int(self.estimators[0][1].n_features_in_)
 
     @property
@@ -172,13 +173,13 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
                 name, estimator = pair
                 check_is_fitted(estimator, msg=f"estimators must be fitted, but {name!r}, a %(name)s, is not")
             if len({is_classifier(estimator) for _, estimator in self.estimators}) > 1:
-                raise ValueError("estimators must be all classifiers or none, but got both kinds")
-            self._loss()  # a name that is none is refused before anything is predicted
+                raise ValueError("estimators must all be classifiers, or none of them, but got both kinds")
+            self._loss()  # an unknown name is refused before anything is predicted
             self.learner_ = Learner(self.policy, [name for name, _ in self.estimators], seed=self.seed)
         return self.learner_
 
     def predict(self, X: Any) -> Array:
-        """Choose an estimator for each row, and return what it predicts; tell `update` the truth about it."""
+        """Choose an estimator for each row, and return what it predicts; `update` needs the truth about it."""
         learner = self._start()
         count = n_rows(X)
         if count == 0:
@@ -198,40 +199,42 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         return predictions.copy()
 
     def update(self, y: Any, predicted: Predicted | None = None) -> Self:
-        """Take in the truth about the last call of `predict`, or about an earlier one, which `last_` was then.
+        """Learn the truth about the last call of `predict`, or about an earlier one: pass what `last_` was then.
 
-        Rows whose truth never comes do no harm; ``learner_.expire(after=..., forget=True)`` frees their room.
+        Rows whose truth never comes do no harm; ``learner_.expire(after=..., forget=True)`` frees their memory.
         """
         if not hasattr(self, "last_"):
-            raise ValueError("there must be a prediction before its truth, but got none")
+            raise ValueError("predict must be called before update, but it was not")
         learner, predicted = self.learner_, self.last_ if predicted is None else predicted
         true = np.asarray(y)
         if true.shape != predicted.predictions.shape:
             raise ValueError(
-                f"y must have the shape of what was predicted, {predicted.predictions.shape}, but got {true.shape}"
+                f"y must have the shape of the predictions, {predicted.predictions.shape}, but got {true.shape}"
             )
         losses = np.asarray(self._loss()(true, predicted.predictions))
         if losses.shape != true.shape[:1]:
-            raise ValueError(f"loss must return one number a row, {true.shape[:1]}, but got shape {losses.shape}")
-        # All or nothing: a loss in the middle that is refused would leave half of the rows learned.
+            raise ValueError(f"loss must return one number per row, {true.shape[:1]}, but got shape {losses.shape}")
+        # All or nothing: otherwise a loss that is refused would leave half of the rows learned.
         known = set(learner.outstanding)
         for row, (choice, loss) in enumerate(zip(predicted.choices, losses.tolist(), strict=True)):
             if refusal := learner.policy.refusal(checks.real("loss", loss), f"row {row}"):
                 raise ValueError(refusal)
             if choice not in known:
-                raise ValueError("the truth about a prediction must come once, but it came before, or is another's")
+                raise ValueError(
+                    f"update must get the truth about a prediction once, but the choice for row {row} is not open"
+                )
         for choice, loss in zip(predicted.choices, losses.tolist(), strict=True):
             learner.update(choice, loss)
         return self
 
     def partial_fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows whose truth is known: `predict` and `update` in one."""
+        """Learn from rows whose truth is known: `predict` and `update` in one call."""
         self.predict(X)
         return self.update(y)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Forget what was learned, then `partial_fit`. The estimators stay as they are."""
-        fresh = self.__sklearn_clone__().partial_fit(X, y)  # apart, so that what is refused changes nothing
+        fresh = self.__sklearn_clone__().partial_fit(X, y)  # separately, so that a refused call changes nothing
         self.learner_, self.last_ = fresh.learner_, fresh.last_
         return self
 

@@ -1,1 +1,1 @@
-"""One file an algorithm; `registry` names them, `base` says what a policy is."""
+"""One file per algorithm; `registry` lists them, `names` reads what they are called, `base` says what a policy is."""

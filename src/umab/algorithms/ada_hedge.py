@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from umab._support.checks import LARGEST
 from umab.algorithms.base import FullInformation, NoParameters
-from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, fit_unit
-from umab.simplex import Vector, largest_size, soft_minimum, softmin, uniform
+from umab.maths.numerics import FINEST_UNIT, fit_unit
+from umab.maths.simplex import Vector, largest_size, soft_minimum, softmin, uniform
 
 
 class State(NamedTuple):
@@ -71,7 +71,7 @@ class AdaHedge(FullInformation):
 
     @staticmethod
     def update_full(parameters: NoParameters, state: State, losses: Vector) -> State:
-        """Take in the losses of a round."""
+        """Learn from the losses of a round."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, largest_size(losses))
         gap_sum = state.gap_sum * shrink
@@ -82,7 +82,7 @@ class AdaHedge(FullInformation):
             lowest = min(lowest, losses[k] * unit)
             lowest_sum = min(lowest_sum, state.loss_sums[k])
             heaviest = max(heaviest, state.probabilities[k])
-        # Losses are counted from the smallest one on. Then no exponent is positive, and none overflows.
+        # Losses are measured from the smallest one, so no exponent is positive and none overflows.
         mean, shrunk = 0.0, 0.0
         for k in range(n_arms):
             above = losses[k] * unit - lowest
@@ -93,8 +93,8 @@ class AdaHedge(FullInformation):
         if temperature > 0.0 and shrunk > -0.5:
             mix_loss = -temperature * math.log1p(shrunk)
         else:
-            # Little is left of the weights. What it is follows from the sums: the weights may have come to their floor.
-            # The soft minimum before was τ ln(heaviest), from the smallest sum on.
+            # Little is left of the weights. How little is computed from the sums, as weights may be at their floor.
+            # Measured from the smallest sum, the soft minimum before was τ ln(heaviest).
             mix_loss = soft_minimum(state.loss_sums, temperature, lowest_sum) - temperature * math.log(heaviest)
         gap_sum += max(0.0, mean - mix_loss)
         if n_arms > 1:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
-from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, entropy_link, mix, soft_minimum, softmin, sum_of_others, uniform
+from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
+from umab.maths.simplex import Vector, entropy_link, mix, soft_minimum, softmin, sum_of_others, uniform
 
 
 class State(NamedTuple):
@@ -15,8 +15,8 @@ class State(NamedTuple):
 
     probabilities: Vector  # p_t, with the exploration mixed in; in the first n draws, all on one arm
     weights: Vector  # q_t
-    loss_sums: Vector  # Σ (ℓ̂_s − C), the same for all arms as Σ ℓ̂_s but for a constant
-    centre: float  # the mean of the first n losses; until they are there, their sum divided by n
+    loss_sums: Vector  # Σ (ℓ̂_s − C), which is Σ ℓ̂_s up to a constant that all arms share
+    centre: float  # the mean of the first n losses; until all have arrived, their sum divided by n
     gap_sum: float  # Σ δ_s
     unit: float  # multiplier from losses to the unit of the sums
     n_selected: float  # how often an arm was drawn
@@ -37,10 +37,10 @@ class AHB(Policy):
 
     Guarantee
     ---------
-    Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an
-    oblivious adversary. Multiplying all losses by a positive number, or adding any number to them, changes no
-    distribution. The bound does not cover late feedback; the m-th draw plays arm m for m ≤ n all the same, and C is the
-    mean of the first n losses to arrive.
+    Expected regret of order (M − m) √(nT ln n) for losses in [m, M], both unknown, against an oblivious adversary.
+    Multiplying all losses by a positive number, or adding any number to them, changes no distribution. The bound does
+    not cover late feedback; there too, the m-th draw plays arm m for m ≤ n, and C is the mean of the first n losses to
+    arrive.
 
     References
     ----------
@@ -88,10 +88,10 @@ class AHB(Policy):
         )
 
     def resized(self, state: State, arms: Sequence[int | None]) -> State:
-        """Resize; the centre stays a mean of losses, of as many as there are arms now, and no arm is waited for."""
+        """Resize; the centre becomes a mean over the new number of losses, and new arms need not be played first."""
         resized: State = super().resized(state, arms)
         before, now = float(len(state.probabilities)), float(len(arms))
-        if state.n_updates > 0.0:  # of the n parts of the centre, those of the losses that have come are there
+        if state.n_updates > 0.0:  # the centre has one part in n for each of the first n losses that arrived
             there = min(state.n_updates, before) / before
             resized = resized._replace(centre=state.centre / there * (min(state.n_updates, now) / now))
         if now <= state.n_selected < before:  # the first draws are over now
@@ -111,7 +111,7 @@ class AHB(Policy):
 
     @staticmethod
     def selected(parameters: NoParameters, state: State, arm: int) -> State:
-        """Move on to the next arm while not every arm was drawn."""
+        """Move on to the next arm until every arm was drawn."""
         n_arms = len(state.probabilities)
         n_selected = state.n_selected + 1.0
         if n_selected <= n_arms:
@@ -132,7 +132,7 @@ class AHB(Policy):
 
     @staticmethod
     def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
         rescale(state.loss_sums, shrink)
@@ -145,7 +145,7 @@ class AHB(Policy):
             if gap_sum > 0.0:
                 softmin(state.loss_sums, math.log(n_arms) / gap_sum, state.weights)
         n_updates = state.n_updates + 1.0
-        if n_updates >= n_arms:  # then every arm was drawn, too
+        if n_updates >= n_arms:  # by then every arm was drawn too
             mix(state.weights, exploration_share(n_arms, n_updates), state.probabilities)
         return State(
             probabilities=state.probabilities,
@@ -167,8 +167,8 @@ def exploration_share(n_arms: int, n_updates: float) -> float:
 def take_in(loss_sums: Vector, weights: Vector, arm: int, estimate: float, temperature: float) -> float:
     """Add the estimate of a loss to the sums; return the mixability gap δ of the step, for 1/η = `temperature`.
 
-    With z the payoff, −`estimate`, of the arm of weight q, δ = −qz + (1/η) ln(1 − q + q e^{ηz}). Counted from the
-    better of that arm and the others, the worse loses |z|; so no exponent is positive, and none overflows.
+    Let z = −`estimate` be the payoff of the arm and q its weight: δ = −qz + (1/η) ln(1 − q + q e^{ηz}). Measured from
+    the better of that arm and the others, the worse loses |z|, so no exponent is positive and none overflows.
     """
     q = weights[arm]
     worse = sum_of_others(weights, arm) if estimate < 0.0 else q
@@ -176,7 +176,7 @@ def take_in(loss_sums: Vector, weights: Vector, arm: int, estimate: float, tempe
     if shrunk > -0.5:
         loss_sums[arm] += estimate
         return max(0.0, worse * abs(estimate) + temperature * math.log1p(shrunk))
-    # Little is left of the weights. What it is follows from the sums: the weights may have come to their floor.
+    # Little is left of the weights. How little is computed from the sums, as weights may be at their floor.
     origin = loss_sums[arm]
     before = soft_minimum(loss_sums, temperature, origin)
     loss_sums[arm] += estimate

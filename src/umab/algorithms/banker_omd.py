@@ -1,13 +1,14 @@
-"""Banker-OMD for general losses, as the log-barrier FTRL that it is when feedback is not late."""
+"""Banker-OMD for general losses, in its form without late feedback, which is log-barrier FTRL."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from umab import checks, simplex
+from umab._support import checks
 from umab.algorithms.base import Policy
-from umab.numerics import fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, log_barrier
+from umab.maths import simplex
+from umab.maths.numerics import fit_unit, importance_weighted, rescale, unit_of
+from umab.maths.simplex import Vector, log_barrier
 
 Skipped = Literal["usable", "lost"]
 
@@ -17,14 +18,14 @@ class State(NamedTuple):
 
     probabilities: Vector  # x_t
     loss_sums: Vector  # Σ ℓ̂_s over the rounds that were not skipped
-    bound: float  # L̂, twice the largest loss seen in size, at least 1
+    bound: float  # L̂, twice the size of the largest loss seen, at least 1
     square_sum: float  # Σ ℓ²_{s,k_s} over the rounds that were not skipped
     unit: float  # multiplier from losses to the unit of the sums
     weight: float  # σ_t, in units
 
 
 class Parameters(NamedTuple):
-    """Those of `BankerOMD`, as numbers."""
+    """The parameters of `BankerOMD`, as numbers."""
 
     log_horizon: float  # ln T
     savings_lost: float  # 1 if a skipped round returns to the uniform distribution
@@ -34,7 +35,7 @@ class Parameters(NamedTuple):
 class BankerOMD(Policy):
     """Banker-OMD (Banker-SFLBINF), for losses of any size and sign.
 
-    Without late feedback the bank of the published algorithm is log-barrier FTRL with weight σ_t, which needs memory
+    Without late feedback, the bank of the published algorithm is log-barrier FTRL with weight σ_t, which needs memory
     for the arms only. A round is skipped if |ℓ_t| > L̂ or ℓ_t < −σ_t/2; other rounds count in D = L̂² + Σ ℓ²_s and
 
         σ_t = max(√((3 + D) / ln(3 + D/L̂²)) / √(n ln T), 2L̂),    L̂ = max(1, twice the largest |ℓ_s| so far).
@@ -44,14 +45,14 @@ class BankerOMD(Policy):
     horizon
         T, the number of rounds. `umab.simulate` fills it in.
     skipped
-        Whether what a skipped round had invested is ``"usable"`` again, or ``"lost"``, as a literal reading has it:
-        then the next distribution is uniform after every skip. For study.
+        Whether the investment of a skipped round is ``"usable"`` again or ``"lost"``. The latter is for study: it
+        follows a literal reading of the paper, by which the distribution after every skip is uniform.
 
     Guarantee
     ---------
-    None that holds. The published bound for general losses lacks explicit exploration in its proof (Chen and Zhang,
-    appendix). The form for late feedback, which keeps a vault a round, is not implemented; this one runs under delay
-    without a bound.
+    None that holds. The proof of the published bound for general losses lacks explicit exploration (Chen and Zhang,
+    appendix). The form for late feedback, which keeps one vault per round, is not implemented; this form runs with late
+    feedback, but without a bound.
 
     References
     ----------
@@ -82,7 +83,7 @@ class BankerOMD(Policy):
 
     @property
     def needs_horizon(self) -> bool:
-        """Until it is given one."""
+        """Whether the horizon is still missing."""
         return self.horizon is None
 
     def init(self, n_arms: int) -> State:
@@ -99,7 +100,7 @@ class BankerOMD(Policy):
         )
 
     def parameters_for(self, n_arms: int) -> Parameters:
-        """Return ln T, and what becomes of a skipped round."""
+        """Return ln T, and what happens to a skipped round."""
         return Parameters(
             log_horizon=math.log(max(self.horizon or 2, 2)), savings_lost=1.0 if self.skipped == "lost" else 0.0
         )
@@ -110,14 +111,14 @@ class BankerOMD(Policy):
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
         rescale(state.loss_sums, shrink)
         bound = state.bound * shrink
         square_sum = state.square_sum * shrink * shrink
         scaled = loss * unit
-        # The second test is implied by the first, as σ ≥ 2L̂; it stands here because the paper has it.
+        # As σ ≥ 2L̂, the second condition holds only where the first does; it is here because the paper has it.
         if abs(scaled) > bound or scaled < -0.5 * state.weight * shrink:
             if parameters.savings_lost == 1.0:
                 for k in range(n_arms):
@@ -139,7 +140,7 @@ class BankerOMD(Policy):
 
 
 def investment(bound: float, square_sum: float, unit: float, n_log_horizon: float) -> float:
-    """Return σ in units, in which the 1 of a loss is `unit` and the 3 beside D is 3 unit²."""
+    """Return σ in units, in which a loss of 1 is `unit` and the 3 added to D is 3 unit²."""
     total = bound * bound + square_sum
     share = (3.0 * unit * unit + total) / math.log(3.0 + total / (bound * bound))
     return max(math.sqrt(share / n_log_horizon), 2.0 * bound)

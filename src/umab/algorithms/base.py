@@ -1,62 +1,62 @@
-"""What a policy is: the contract that every algorithm keeps and that every runtime relies on.
+"""What a policy is: the contract that every algorithm keeps and every runtime relies on.
 
 A policy is a frozen dataclass of parameters with two functions:
 
 ``init(n_arms)``
-    returns the state before the first round. It is plain Python and runs once. One arm must be enough for it.
+    returns the state before the first round. It is plain Python and runs once. It must work for a single arm.
 
 ``update(parameters, state, arm, loss, probability)``
-    learns that `arm` was drawn with `probability` and cost `loss`, and returns the state of the next round. It is a
-    static method: it knows only what it is given.
+    learns that `arm` was drawn with `probability` and cost `loss`, and returns the state for the next round. It is a
+    static method and knows only its arguments.
 
 The rest is optional:
 
 ``parameters_for(n_arms)``
-    returns the `parameters` that the other functions are given: a NamedTuple of numbers that stay the same from round
-    to round, as they are or worked out from the number of arms. It is plain Python and runs once. Parameters are no
-    part of the state, so every trial of one compiled call may have its own.
+    returns the `parameters` that are passed to the other functions: a NamedTuple of numbers that do not change from
+    round to round. They may depend on the number of arms. It is plain Python and runs once. Parameters are not part of
+    the state, so every trial of one compiled call may have its own.
 
 ``selected(parameters, state, arm)``
-    notes that `arm` was drawn, before its loss is known; for a policy whose next draw depends on it (AHB plays every
-    arm once first, however late the losses come).
+    notes that `arm` was drawn, before its loss is known; for a policy whose next draw depends on that (AHB plays every
+    arm once first, however late the losses arrive).
 
 ``ticket(n_arms)`` and ``remember(parameters, state, arm, ticket)``
-    for a policy that must remember something about a draw until its loss comes, such as the scale at that time.
-    `ticket` returns a blank ticket; `remember` fills it in when `arm` is drawn, before `selected`, and returns it. It
-    comes back with the loss, however late that is: ``update(parameters, state, arm, loss, probability, ticket)``.
+    for a policy that must remember something about a draw until its loss arrives, such as the scale at that time.
+    `ticket` returns a blank ticket; `remember` fills it in when `arm` is drawn, before `selected`, and returns it. The
+    ticket comes back with the loss, however late: ``update(parameters, state, arm, loss, probability, ticket)``.
 
 ``resized(state, arms)`` and ``resized_ticket(ticket, arms)``
-    return the state, or a ticket, for other arms, as when one is added or removed. They are plain Python; what `Policy`
-    has for them is right for distributions and for sums over the rounds.
+    return the state, or a ticket, for other arms, for example after one was added or removed. They are plain Python.
+    The versions in `Policy` are right for distributions and for sums over the rounds.
 
 ``update_full(parameters, state, losses)``
-    in place of `update`, for a `FullInformation` policy, which sees what every arm has cost. Such policies are
-    yardsticks and run in simulations only.
+    replaces `update` in a `FullInformation` policy, which sees the losses of all arms. Such policies are yardsticks
+    and run in simulations only.
 
 A state and a ticket are NamedTuples. Each field has one of these types, or is another such NamedTuple:
 
 - ``float``: a number;
 - ``Vector``: one float for each arm;
 - ``Rows``: a fixed number of floats for each arm, as in ``state.history[arm][i]``;
-- ``FixedVector``: as many floats as `init` says, whatever the number of arms; one for each expert, for example.
+- ``FixedVector``: as many floats as `init` returns, whatever the number of arms; for example, one for each expert.
 
 Numbers are replaced by returning a new tuple; vectors and rows are changed in place. One vector of the state is called
 ``probabilities``: the distribution from which the next arm is drawn. So `update` ends by solving for the next
-distribution, and whoever holds the state can always look at it. A comment beside a field gives the paper's symbol.
+distribution, which can be read from the state at any time. A comment beside a field gives the paper's symbol.
 
 `update`, `selected`, `remember` and `update_full` are compiled as they are written, and the uncompiled functions remain
 the reference. Hence their rules:
 
-- no random numbers, no input or output, no decorators; the engine draws and checks the input before the call;
+- no random numbers, no input or output, no decorators; the engine draws, and checks the input before the call;
 - only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
-  and functions that keep these rules too (those of `umab.simplex` and `umab.numerics`, and your own);
-- nothing is allocated: vectors that are needed are in the state; ``_replace`` does not compile, write ``State(...)``;
-- an index is right: compiled code does not check it (`umab.testing.check_policy` does);
-- nothing divides by zero or takes a logarithm of it (Python raises there, compiled code goes on);
-- any finite loss is survived, and no probability is ever 0.
+  and functions that follow these rules too (from `umab.simplex`, from `umab.numerics`, or your own);
+- nothing is allocated: working vectors are part of the state; ``_replace`` does not compile, so write ``State(...)``;
+- every index is valid: compiled code does not check it (`umab.testing.check_policy` does);
+- nothing divides by zero or takes the logarithm of zero (Python raises an error, compiled code goes on);
+- any finite loss is handled, and no probability is ever 0.
 
-What there is to know about a policy stands with it, as attributes that the command line, charts, reports and pages
-read: `summary`, `reference`, `guarantee`, `theorem`, `rate_in_norms`, `page`, `colour`, `dash`, `published` and
+Facts about a policy are attributes of its class, which the command line, charts, reports and pages read:
+`summary`, `reference`, `guarantee`, `theorem`, `rate_in_norms`, `page`, `colour`, `dash`, `published` and
 `also_compared`.
 """
 
@@ -69,17 +69,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
-from umab.checks import LARGEST
-from umab.simplex import Rows, Vector, beside_fair_share, shared_out
+from umab._support.checks import LARGEST
+from umab.maths.simplex import Rows, Vector, beside_fair_share, shared_out
 
 
 class NoParameters(NamedTuple):
-    """What `update` is given by a policy that has no parameters."""
+    """The parameters of a policy that has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(ABC):
-    """A bandit algorithm with its parameters; see the text of this module for the contract."""
+    """A bandit algorithm with its parameters; the docstring of this module is the contract."""
 
     scale_free: ClassVar[bool] = False
     """Whether multiplying all losses by the same positive number changes no distribution. The laws test it."""
@@ -94,44 +94,44 @@ class Policy(ABC):
     """Whether the policy sees the losses of all arms; see `FullInformation`."""
 
     instead: ClassVar[str] = ""
-    """What to use when a loss is outside `loss_range`, as the end of a message."""
+    """What to use when a loss is outside `loss_range`; it ends the message."""
 
     reference: ClassVar[str] = ""
     """Where the policy was published."""
 
     theorem: ClassVar[str] = ""
-    """The theorem behind the guarantee whose bound and proof `umab.theory` has as code."""
+    """The theorem behind the guarantee; `umab.theory` has its bound and its proof as code."""
 
     page: ClassVar[str] = ""
-    """The page of the documentation that is about the policy, as a path below docs/."""
+    """The documentation page about the policy, as a path below docs/."""
 
     published: ClassVar[bool] = False
-    """Whether it is a published policy with which the recommended one is compared on the suite."""
+    """Whether it is a published policy that the recommended one is compared with on the suite."""
 
     colour: ClassVar[str] = ""
-    """The colour of its curves, as #rrggbb; empty for one that no other curve of the chart has."""
+    """The colour of its curves, as #rrggbb; if empty, one that no other curve of the chart has."""
 
     dash: ClassVar[tuple[int, ...]] = ()
     """The lengths of the strokes and gaps of its curves; empty for a solid line."""
 
     rate_in_norms: ClassVar[str] = ""
-    """The order of its bound in the norms of the paper's Table 1, as one of the formulas of `umab.theory.bounds`."""
+    """The order of its bound in the norms of the paper's Table 1: one of the formulas of `umab.theory.bounds`."""
 
     also_compared: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    """Other parameters with which the policy is compared, beside its own."""
+    """Other parameters that the policy is compared with, besides its own."""
 
     @abstractmethod
     def init(self, n_arms: int) -> Any:
         """Return the state before the first round, with a list for each vector."""
 
     def parameters_for(self, n_arms: int) -> Any:
-        """Return what the compiled functions are given as their parameters."""
+        """Return the parameters that are passed to the compiled functions."""
         return NoParameters()
 
     @staticmethod
     @abstractmethod
     def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
-        """Return the state after `arm`, drawn with `probability`, has cost `loss`."""
+        """Return the state after `arm`, drawn with `probability`, cost `loss`."""
 
     @staticmethod
     def selected(parameters: Any, state: Any, arm: int) -> Any:
@@ -148,12 +148,12 @@ class Policy(ABC):
         return ticket
 
     def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
-        """Return `state` for other arms: each is one of the old arms, by its index there, or a new one, None.
+        """Return `state` for other arms, each given as the index of an old arm, or as None if it is new.
 
-        A new arm gets a fair share of every distribution, one part in n. What is summed for each arm is for it what
-        would have given it that share: between the two arms whose probabilities are next to 1/n. The old arms keep
-        their sums, and share what is left in proportion. A new arm's rows are what they are at the start, and so is a
-        number that is still what it was at the start with the old arms.
+        A new arm gets a fair share of every distribution, 1/n. Its sums are the ones that would have given it that
+        share: they lie between the sums of the two arms whose probabilities are just above and just below 1/n. The old
+        arms keep their sums, and share the rest of the probability in proportion. A new arm's rows are as `init`
+        returns them. So is a number that still has the value that `init` gave it for the old arms.
         """
         before, start = self.init(len(state.probabilities)), self.init(len(arms))
         likelier, rarer, part = beside_fair_share(self.solved(state), self.link)
@@ -161,7 +161,7 @@ class Policy(ABC):
         def fair(values: Vector) -> float:
             return (1.0 - part) * values[likelier] + part * values[rarer]
 
-        two = self.init(2)  # which vectors are distributions can be seen from two arms on
+        two = self.init(2)  # with two arms, only distributions sum to 1
 
         def resize(kind: Any, value: Any, before: Any, start: Any, two: Any) -> Any:
             if kind is float:
@@ -175,22 +175,22 @@ class Policy(ABC):
         return _field_by_field(resize, state, before, start, two)
 
     def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
-        """Return a ticket for other arms: old arms keep what they have, a new one gets what a blank ticket has."""
+        """Return a ticket for other arms: old arms keep their values, a new one gets those of a blank ticket."""
         return _field_by_field(lambda kind, value, new: moved(kind, value, new, arms), ticket, self.ticket(len(arms)))
 
     def solved(self, state: Any) -> Vector:
-        """Return the distribution that follows from the sums of `state`, before exploration is added to it."""
+        """Return the distribution that follows from the sums of `state`, before exploration is added."""
         found: Vector = getattr(state, "iterate", state.probabilities)
         return found
 
     @staticmethod
     def link(probability: float) -> float:
-        """Return what falls with the probability of an arm in proportion to its sum; for a log-barrier, 1/p."""
+        """Return the function of an arm's probability that is linear in its sum; for a log-barrier, 1/p."""
         return 1.0 / probability
 
     @property
     def summary(self) -> str:
-        """What the policy is for, in one line; the first one of its docstring, unless the class says otherwise."""
+        """What the policy is for, in one line: the first line of its docstring, unless the class says otherwise."""
         return (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
 
     @property
@@ -204,7 +204,7 @@ class Policy(ABC):
 
     @property
     def loss_range(self) -> tuple[float, float]:
-        """The smallest and the largest loss that the policy takes."""
+        """The smallest and the largest loss that the policy accepts."""
         return -LARGEST, LARGEST
 
     @property
@@ -215,7 +215,7 @@ class Policy(ABC):
 
     @property
     def for_study(self) -> bool:
-        """Whether the policy lacks something that a user would miss, and is here to show what that is good for."""
+        """Whether the policy is for study: it lacks a part that users need, to show what that part is good for."""
         return False
 
     @property
@@ -225,18 +225,18 @@ class Policy(ABC):
 
     @property
     def horizon_advice(self) -> str:
-        """What a user who has no horizon can do, for a policy that needs one."""
+        """What to do about the horizon, for a policy that needs one."""
         return f"pass horizon=..., the number of rounds, to {type(self).__name__}"
 
     @property
     def name(self) -> str:
-        """The name under which `umab.policy` gives this policy back, parameters included."""
-        from umab.algorithms.registry import name_of  # the registry imports all policies, which import this module
+        """The name from which `umab.policy` makes this policy, parameters included."""
+        from umab.algorithms.names import name_of  # it imports the registry, which imports all policies
 
         return name_of(self)
 
     def for_horizon(self, horizon: int) -> Self:
-        """Return this policy, with the number of rounds filled in if it needs to know it."""
+        """Return this policy, with the number of rounds filled in if it needs one."""
         return self.with_parameters(horizon=horizon) if self.needs_horizon else self
 
     def parameters(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class Policy(ABC):
         return dataclasses.replace(self, **values)
 
     def refusal(self, loss: float, where: str) -> str | None:
-        """Return why `loss`, seen at `where`, is not taken, or None when it is."""
+        """Return why `loss`, seen at `where`, is refused, or None if it is accepted."""
         lowest, highest = self.loss_range
         if lowest <= loss <= highest:
             return None
@@ -265,7 +265,7 @@ class Policy(ABC):
 
 
 def _field_by_field(resize: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Return a NamedTuple of what `resize` makes of each field, from its type and its value in each of the tuples."""
+    """Return a NamedTuple whose fields are made by `resize`, from the type of a field and its value in each tuple."""
     parts = {}
     for name, kind in get_type_hints(type(first), include_extras=True).items():
         values = [getattr(each, name) for each in (first, *others)]
@@ -275,26 +275,26 @@ def _field_by_field(resize: Callable[..., Any], first: Any, *others: Any) -> Any
 
 
 def moved(kind: Any, value: Any, new: Any, arms: Sequence[int | None]) -> Any:
-    """Return what is kept for each arm, in the order of `arms`, with that of `new` for a new one; all else as it is."""
+    """Return values for each arm in the order of `arms`, a new arm's from `new`; return other values as they are."""
     if kind not in (Vector, Rows):
         return value
     return [new[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
 
 
 class FullInformation(Policy):
-    """A policy that sees what every arm has cost, not only the one that was drawn.
+    """A policy that sees the losses of all arms, not only of the one that was drawn.
 
-    It shows what it costs to see so little as a bandit does. It has `update_full` in place of `update`.
+    It shows what a bandit pays for seeing one loss only. It has `update_full` in place of `update`.
     """
 
     full_information: ClassVar[bool] = True
 
     @staticmethod
     def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
-        """Refuse: one loss is not enough."""
+        """Raise an error: one loss is not enough."""
         raise TypeError("a policy with full information needs the losses of all arms")
 
     @staticmethod
     @abstractmethod
     def update_full(parameters: Any, state: Any, losses: Vector) -> Any:
-        """Return the state after a round in which the arms have cost `losses`, which must not be changed."""
+        """Return the state after a round in which the arms cost `losses`, which must not be changed."""

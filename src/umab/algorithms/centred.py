@@ -1,4 +1,4 @@
-"""Centred: any policy for general losses, on losses less the mean of those before."""
+"""Centred: any policy for general losses, on each loss minus the mean of the losses before it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
 from umab.algorithms.wrapper import Wrapper, layers
-from umab.checks import LARGEST
-from umab.simplex import Vector
+from umab.maths.simplex import Vector
 
 
 class State(NamedTuple):
-    """The state of the policy inside, and the mean of the losses, counted from the first one."""
+    """The state of the policy inside, and the mean of the losses, measured from the first one."""
 
     inner: Any
-    origin: float  # the first loss: counted from it, an offset costs the mean no digits
-    mean: float  # of the losses so far, less the origin
+    origin: float  # the first loss; measured from it, the mean loses no digits to an offset
+    mean: float  # of the losses so far, minus the origin
     n_losses: float
 
     @property
     def probabilities(self) -> Vector:
-        """Those of the policy inside."""
+        """The probabilities of the policy inside."""
         probabilities: Vector = self.inner.probabilities
         return probabilities
 
 
 @dataclass(frozen=True)
 class Centred(Wrapper):
-    """A policy on centred losses: a number that is added to all losses makes no difference to it.
+    """A policy on centred losses: adding a number to all losses changes nothing.
 
-    From every loss the mean b_t of all losses seen before is taken away, and from the first one itself.
+    The mean b_t of all losses seen before is subtracted from every loss; from the first one, itself.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ class Centred(Wrapper):
 
     Guarantee
     ---------
-    That of the policy inside, with ℓ_t − b_t in place of ℓ_t: sizes become distances from the middle. For b_t is known
-    before the arm is drawn, and what is taken from all arms of a round changes no regret. The first round, in which b_t
-    is the loss itself, teaches the policy inside nothing, and counts besides.
+    The guarantee of the policy inside, with ℓ_t − b_t in place of ℓ_t: sizes become distances from the mean. It holds
+    because b_t is known before the arm is drawn, and subtracting a number from all arms of a round changes no regret.
+    The first round, in which b_t is the loss itself, teaches the policy inside nothing; its regret is added.
 
     References
     ----------
-    Of this project; AHB (Hadiji and Stoltz, Adaptation to the Range in K-Armed Bandits, JMLR 2023) centres by the mean
-    of the first losses.
+    From this project. AHB (Hadiji and Stoltz, Adaptation to the Range in K-Armed Bandits, JMLR 2023) centres by the
+    mean of the first losses.
 
     Examples
     --------
@@ -69,21 +69,21 @@ class Centred(Wrapper):
         """Check the policy."""
         super().__post_init__()
         if any(isinstance(layer, Centred) for layer in layers(self.policy)):
-            raise ValueError(f"what is centred must not be centred already, but got {self.policy.name}")
+            raise ValueError(f"{self._what} must not be centred already, but got {self.policy.name}")
         if self.policy.loss_range != (-LARGEST, LARGEST):
             raise ValueError(
-                f"what is centred must take losses of any size and sign, as centred losses have both signs, but got "
-                f"{self.policy.name}"
+                f"{self._what} must take losses of any size and sign, because centred losses have both signs, "
+                f"but got {self.policy.name}"
             )
 
     @property
     def shift_free(self) -> bool:  # type: ignore[override]
-        """It is."""
+        """Always true."""
         return True
 
     @property
     def summary(self) -> str:
-        """Say what it is for, and of the recommended one that it is that."""
+        """Say what it is for, and whether it is the recommended policy."""
         from umab.algorithms.registry import recommended  # the registry imports this module
 
         chosen = "; the recommended one: nothing to tune" if self == recommended() else ""
@@ -91,7 +91,7 @@ class Centred(Wrapper):
 
     @property
     def guarantee(self) -> str:
-        """That of the policy inside, for centred losses."""
+        """The guarantee of the policy inside, for centred losses."""
         return self.policy.guarantee and f"{self.policy.guarantee}, of ℓ_t − b_t"
 
     @property
@@ -101,16 +101,16 @@ class Centred(Wrapper):
 
     @property
     def page(self) -> str:  # type: ignore[override]
-        """That of the policy inside."""
+        """The page of the policy inside."""
         return self.policy.page
 
     @property
     def colour(self) -> str:  # type: ignore[override]
-        """That of the policy inside, whose line is broken where this one's is solid."""
+        """The colour of the policy inside, whose line is dashed where this one is solid."""
         return self.policy.colour
 
     def init(self, n_arms: int) -> State:
-        """Return the start of the policy inside."""
+        """Return the start of the policy inside, with no losses counted yet."""
         return State(inner=self.policy.init(n_arms), origin=0.0, mean=0.0, n_losses=0.0)
 
     @staticmethod
@@ -132,5 +132,5 @@ class Centred(Wrapper):
 
 
 def within(difference: float) -> float:
-    """Return a difference of two losses as a loss: where it is too large for a double, the largest one."""
+    """Return a difference of two losses as a loss: if it is too large for a double, the largest double."""
     return max(-LARGEST, min(LARGEST, difference))

@@ -1,21 +1,22 @@
-"""EXP3, the classic of adversarial bandits, for losses of a known range."""
+"""EXP3, the classic of adversarial bandits, for losses in a known range."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import checks, simplex
+from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
-from umab.numerics import importance_weighted
-from umab.simplex import Vector, sum_of
+from umab.maths import simplex
+from umab.maths.numerics import importance_weighted
+from umab.maths.simplex import Vector, sum_of
 
 _LARGEST_LOG = 32.0
-"""No weight is larger than e to this; from there on all weights are counted from 1 again, and lose no digits."""
+"""No weight exceeds e to this power; beyond it, all are computed anew with the largest at 1, and lose no digits."""
 
 
 class State(NamedTuple):
-    """What EXP3 knows; gains are losses turned over, from 0 for `high` to 1 for `low`."""
+    """What EXP3 knows; gains run from 0 for a loss of `high` to 1 for a loss of `low`."""
 
     probabilities: Vector  # p_t, with the exploration mixed in
     weights: Vector  # w_t exp(origin)
@@ -24,7 +25,7 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Those of `EXP3`, with γ for the number of arms."""
+    """The parameters of `EXP3`, with γ for the number of arms."""
 
     gamma: float  # γ
     low: float
@@ -41,17 +42,17 @@ class EXP3(KnownHorizon):
     Parameters
     ----------
     low
-        The smallest loss that there can be; one below it is refused.
+        The smallest possible loss; a smaller one is refused.
     high
-        The largest; one above it is refused.
+        The largest possible loss; a larger one is refused.
     gamma
-        γ; if it is not given, min(1, √(n ln n / ((e − 1) T))).
+        γ; by default min(1, √(n ln n / ((e − 1) T))).
     horizon
         T, the number of rounds, from which γ follows if it is not given. `umab.simulate` fills it in.
 
     Guarantee
     ---------
-    Expected regret of order (high − low) √(nT ln n) against an oblivious adversary; for a γ that is given,
+    Expected regret of order (high − low) √(nT ln n) against an oblivious adversary; for a given γ,
     (high − low) (γT + n ln n / γ). The bound does not cover late feedback.
 
     References
@@ -82,12 +83,12 @@ class EXP3(KnownHorizon):
 
     @property
     def needs_horizon(self) -> bool:
-        """Unless γ is given."""
+        """Whether both γ and the horizon are still missing."""
         return self.gamma is None and self.horizon is None
 
     @property
     def guarantee(self) -> str:
-        """As published; for the γ that is given, or for the best one."""
+        """As published, for the given γ or for the best one."""
         return "(high − low) √(nT ln n)" if self.gamma is None else "(high − low) (γT + n ln n / γ)"
 
     def init(self, n_arms: int) -> State:
@@ -100,27 +101,27 @@ class EXP3(KnownHorizon):
         )
 
     def parameters_for(self, n_arms: int) -> Parameters:
-        """Return γ, as it is given or for the horizon, and the range."""
+        """Return γ, as given or for the horizon, and the range."""
         gamma = self.gamma
         if gamma is None:
             gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
         return Parameters(gamma=gamma, low=self.low, high=self.high)
 
     def resized(self, state: State, arms: Sequence[int | None]) -> State:
-        """Resize, and set the weights to what follows from their logarithms."""
+        """Resize, and compute the weights from their logarithms."""
         resized: State = super().resized(state, arms)
         origin = min(resized.log_weights)
         weights = [math.exp(origin - each) for each in resized.log_weights]
         return resized._replace(origin=origin, weights=weights)
 
     def solved(self, state: State) -> Vector:
-        """Return the weights, made to sum to 1."""
+        """Return the weights, scaled to sum to 1."""
         total = sum_of(state.weights)
         return [each / total for each in state.weights]
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss."""
+        """Learn from one loss."""
         n_arms = len(state.probabilities)
         gain = (parameters.high - loss) / (parameters.high - parameters.low)
         state.log_weights[arm] -= parameters.gamma / n_arms * importance_weighted(gain, probability)

@@ -1,17 +1,17 @@
-"""EXP3-IX, with implicit exploration, for losses of a known range."""
+"""EXP3-IX, with implicit exploration, for losses in a known range."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import simplex
 from umab.algorithms.known_range import KnownRange, Range
-from umab.numerics import importance_weighted
-from umab.simplex import Vector, softmin
+from umab.maths import simplex
+from umab.maths.numerics import importance_weighted
+from umab.maths.simplex import Vector, softmin
 
 
 class State(NamedTuple):
-    """What EXP3-IX knows; losses are counted from 0 for `low` to 1 for `high`."""
+    """What EXP3-IX knows; losses are scaled to run from 0 for `low` to 1 for `high`."""
 
     probabilities: Vector  # p_t
     loss_sums: Vector  # Σ û_s
@@ -28,9 +28,9 @@ class EXP3IX(KnownRange):
     Parameters
     ----------
     low
-        The smallest loss that there can be; one below it is refused.
+        The smallest possible loss; a smaller one is refused.
     high
-        The largest; one above it is refused.
+        The largest possible loss; a larger one is refused.
 
     Guarantee
     ---------
@@ -74,7 +74,7 @@ class EXP3IX(KnownRange):
 
     @staticmethod
     def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss."""
+        """Learn from one loss."""
         n_arms = len(state.probabilities)
         bias = 0.5 * learning_rate(n_arms, state.round)
         scaled = (loss - parameters.low) / (parameters.high - parameters.low)

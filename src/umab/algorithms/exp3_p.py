@@ -1,28 +1,29 @@
-"""EXP3.P, with upper confidence bounds on the gains, for losses of a known range."""
+"""EXP3.P, with upper confidence bounds on the gains, for losses in a known range."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import checks, simplex
+from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
-from umab.numerics import importance_weighted
-from umab.simplex import Vector, mix, softmin
+from umab.maths import simplex
+from umab.maths.numerics import importance_weighted
+from umab.maths.simplex import Vector, mix, softmin
 
 
 class State(NamedTuple):
-    """What EXP3.P knows; gains are losses turned over, from 0 for `high` to 1 for `low`."""
+    """What EXP3.P knows; gains run from 0 for a loss of `high` to 1 for a loss of `low`."""
 
     probabilities: Vector  # p_t, with the exploration mixed in
     weights: Vector  # w_t / Σ w_t
-    log_weights: Vector  # −ln w_t, but for what all arms start with
+    log_weights: Vector  # −ln w_t, without the weight that all arms start with
 
 
 class Parameters(NamedTuple):
-    """Those of `EXP3P`, for the number of arms."""
+    """The parameters of `EXP3P`, for the number of arms."""
 
     gamma: float  # γ
-    bonus: float  # α/√(nT), which every arm gets over its probability
+    bonus: float  # α/√(nT), which every arm gets, divided by its probability
     low: float
     high: float
 
@@ -38,9 +39,9 @@ class EXP3P(KnownHorizon):
     Parameters
     ----------
     low
-        The smallest loss that there can be; one below it is refused.
+        The smallest possible loss; a smaller one is refused.
     high
-        The largest; one above it is refused.
+        The largest possible loss; a larger one is refused.
     delta
         δ, the probability with which the bound may fail.
     horizon
@@ -48,8 +49,7 @@ class EXP3P(KnownHorizon):
 
     Guarantee
     ---------
-    Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. The bound does not
-    cover late feedback.
+    Regret of order (high − low) √(nT ln(nT/δ)), with probability 1 − δ. The bound does not cover late feedback.
 
     References
     ----------
@@ -82,7 +82,7 @@ class EXP3P(KnownHorizon):
         return "(high − low) √(nT ln(nT/δ)), w.h.p."
 
     def init(self, n_arms: int) -> State:
-        """Return the uniform distribution; all weights start equal, so that their size does not matter."""
+        """Return the uniform distribution; all weights start equal, so their size does not matter."""
         return State(
             probabilities=simplex.uniform(n_arms),
             weights=simplex.uniform(n_arms),
@@ -106,7 +106,7 @@ class EXP3P(KnownHorizon):
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss. The bonus of the arm that was drawn uses its probability then, that of the others now."""
+        """Learn from one loss. The drawn arm's bonus uses its probability at the draw, all others their current one."""
         n_arms = len(state.probabilities)
         step = parameters.gamma / (3.0 * n_arms)
         gain = (parameters.high - loss) / (parameters.high - parameters.low)

@@ -1,15 +1,15 @@
-"""What policies share that must be told the range of the losses."""
+"""What is shared by policies that must be told the range of the losses."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import checks
+from umab._support import checks
 from umab.algorithms.base import Policy
 
 
 class Range(NamedTuple):
-    """The parameters of a policy that has to know the range, and nothing else."""
+    """The parameters of a policy that must know the range and nothing else."""
 
     low: float
     high: float
@@ -19,21 +19,21 @@ class Range(NamedTuple):
 class KnownRange(Policy):
     """A policy for losses in [low, high], a range that must be known in advance.
 
-    A loss outside it is refused. Adding a number to the losses and to the range, or multiplying both, changes nothing;
-    not knowing the range is what the other policies are for.
+    A loss outside it is refused. Adding a number to the losses and to the range, or multiplying both, changes nothing.
+    The other policies are for losses of unknown range.
     """
 
     low: float = 0.0
     high: float = 1.0
     instead: ClassVar[str] = (
-        "; without a range, use a scale-free policy: UMABNN for losses from 0 on, AHB or SCB for any"
+        "; if the range is unknown, use a scale-free policy: UMABNN for losses of at least 0, AHB or SCB for any"
     )
 
     def __post_init__(self) -> None:
         """Check the range."""
         low, high = checks.finite("low", self.low), checks.finite("high", self.high)
         if not low < high or math.isinf(high - low):
-            raise ValueError(f"high must be above low, by a finite number, but got low={low} and high={high}")
+            raise ValueError(f"high must be above low by a finite difference, but got low={low} and high={high}")
         self._set(low=low, high=high)
 
     def parameters_for(self, n_arms: int) -> NamedTuple:
@@ -48,7 +48,7 @@ class KnownRange(Policy):
 
 @dataclass(frozen=True, kw_only=True)
 class KnownHorizon(KnownRange):
-    """A policy for losses in [low, high] that must know the number of rounds, too."""
+    """A policy for losses in [low, high] that must know the number of rounds too."""
 
     horizon: int | None = None
 
@@ -59,5 +59,5 @@ class KnownHorizon(KnownRange):
 
     @property
     def needs_horizon(self) -> bool:
-        """Until it is given one."""
+        """Whether the horizon is still missing."""
         return self.horizon is None

@@ -1,13 +1,13 @@
-"""SCB, scale-clipping with a Tsallis regulariser: optimal in the worst case."""
+"""SCB, scale-clipping with a Tsallis regularizer: optimal in the worst case."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import simplex
 from umab.algorithms.base import NoParameters, Policy
-from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, mix, tsallis
+from umab.maths import simplex
+from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
+from umab.maths.simplex import Vector, mix, tsallis
 
 
 class State(NamedTuple):
@@ -16,7 +16,7 @@ class State(NamedTuple):
     probabilities: Vector  # q_t, with the exploration mixed in
     iterate: Vector  # p_t
     loss_sums: Vector  # Σ of the estimates of clipped losses, moved up by C
-    scale: float  # C_t, in units; twice the last loss that was above it in size
+    scale: float  # C_t, in units; twice the size of the last loss that exceeded it
     unit: float  # multiplier from losses to the unit of the sums
     round: float  # t
 
@@ -26,11 +26,11 @@ class SCB(Policy):
     """SCB, for losses of any size and sign; strictly scale-free.
 
     Losses are clipped to [−C, C] and moved up by C, so that estimates (clip(ℓ) + C)/q_k are never negative; C becomes
-    2|ℓ| whenever a loss is above it in size. On these runs FTRL with the ½-Tsallis regulariser,
+    2|ℓ| whenever |ℓ| exceeds it. FTRL with the ½-Tsallis regularizer runs on these estimates,
 
         p_t = argmin_p ⟨L, p⟩ + (1/η_t)(4√n − 4 Σ √p_k),    η_t = 1/(2C√t),    q_t = (1 − β_t) p_t + β_t/n,
 
-    with β_t = n/(2n + √(nt)); p_t is uniform until a loss is not 0.
+    with β_t = n/(2n + √(nt)); p_t is uniform until the first loss that is not 0.
 
     Guarantee
     ---------
@@ -78,7 +78,7 @@ class SCB(Policy):
         )
 
     def rates(self, state: State) -> dict[str, float]:
-        """Return η, once there is a loss, and β."""
+        """Return β, and η once there was a loss."""
         rates = {"β": exploration_share(len(state.probabilities), state.round)}
         if state.scale > 0.0:
             rates["η"] = 1.0 / (2.0 * state.scale / state.unit * math.sqrt(state.round))
@@ -86,7 +86,7 @@ class SCB(Policy):
 
     @staticmethod
     def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         scale, unit = add_clipped(state, arm, loss, probability)
         t = state.round + 1.0

@@ -7,15 +7,15 @@ from typing import ClassVar
 from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.exp3_ix import learning_rate
 from umab.algorithms.scb import SCB, State, add_clipped
-from umab.simplex import entropy_link, mix, softmin
+from umab.maths.simplex import entropy_link, mix, softmin
 
 
 @dataclass(frozen=True, kw_only=True)
 class SCBIX(Policy):
     """SCB-IX, for losses of any size and sign; strictly scale-free, with a bound that holds with high probability.
 
-    As `SCB`, with the entropy in place of the Tsallis regulariser, η_t = √(ln n/(nt))/C and β_t = √(n ln n/(n ln n +
-    t)), and estimates divided by q_k + γ_t in place of q_k, with γ_t = η_t C/2 (0 until a loss is not 0).
+    As `SCB`, with the entropy in place of the Tsallis regularizer, η_t = √(ln n/(nt))/C and β_t = √(n ln n/(n ln n +
+    t)), and estimates divided by q_k + γ_t in place of q_k, with γ_t = η_t C/2 (0 until the first loss that is not 0).
 
     Guarantee
     ---------
@@ -55,7 +55,7 @@ class SCBIX(Policy):
         return SCB().init(n_arms)
 
     def rates(self, state: State) -> dict[str, float]:
-        """Return η, once there is a loss, and β."""
+        """Return β, and η once there was a loss."""
         n_arms = len(state.probabilities)
         rates = {"β": exploration_share(n_arms, state.round)}
         if state.scale > 0.0:
@@ -64,9 +64,9 @@ class SCBIX(Policy):
 
     @staticmethod
     def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
-        # learning_rate is that of EXP3-IX, for losses of at most 1 in size: η_t C. While C is 0, so is the estimate.
+        # The rate of EXP3-IX, which is for losses of size at most 1, is η_t C. While C is 0, so is the estimate.
         bias = 0.5 * learning_rate(n_arms, state.round)
         scale, unit = add_clipped(state, arm, loss, probability + bias)
         t = state.round + 1.0

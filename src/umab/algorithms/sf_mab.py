@@ -1,13 +1,14 @@
-"""SF-MAB and SF-MAB-A, which learn at a rate set by the stability that was really paid."""
+"""SF-MAB and SF-MAB-A, whose learning rate follows the stability cost that was really paid."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from umab import checks, simplex
+from umab._support import checks
 from umab.algorithms.base import Policy
-from umab.numerics import fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, log_barrier, mix, power_shift, sum_of_others
+from umab.maths import simplex
+from umab.maths.numerics import fit_unit, importance_weighted, rescale, unit_of
+from umab.maths.simplex import Vector, log_barrier, mix, power_shift, sum_of_others
 
 Exploration = Literal["adaptive", "anytime"]
 
@@ -28,7 +29,7 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Those of `SFMAB`, as numbers."""
+    """The parameters of `SFMAB`, as numbers."""
 
     exploration: float  # which exploration rate, by its code
 
@@ -37,12 +38,12 @@ class Parameters(NamedTuple):
 class SFMAB(Policy):
     """SF-MAB, for losses of any size and sign; with adaptive exploration, SF-MAB-A.
 
-    It follows the regularised leader with a log-barrier on estimates ℓ̂_{t,k} = ℓ_t / p'_{t,k} and mixes in uniform
+    It follows the regularized leader with a log-barrier on estimates ℓ̂_{t,k} = ℓ_t / p'_{t,k} and mixes in uniform
     exploration, p'_t = (1 − γ_t) p_t + γ_t / n. The learning rate is η_t = n / (1 + Σ_{s<t} M_s), where
 
         M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − Breg(q‖p_t) / η_t
 
-    is what the step of round t costs in stability; Breg is the Bregman divergence of the log-barrier.
+    is the stability cost of the step of round t; Breg is the Bregman divergence of the log-barrier.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ class SFMAB(Policy):
     Guarantee
     ---------
     Expected regret, up to logarithms and against an oblivious adversary, of order ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)
-    (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because of the 1
-    in the learning rate, a loss: losses far below it are learned late. The bounds do not cover late feedback.
+    (anytime) and ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂) (adaptive). It is not strictly scale-free, because the 1
+    in the learning rate is a loss: losses far below it are learned late. The bounds do not cover late feedback.
 
     References
     ----------
@@ -86,7 +87,7 @@ class SFMAB(Policy):
 
     @property
     def rate_in_norms(self) -> str:  # type: ignore[override]
-        """The same."""
+        """The same as the guarantee."""
         return self.guarantee
 
     @property
@@ -129,7 +130,7 @@ class SFMAB(Policy):
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
         unit, shrink = fit_unit(state.unit, loss)
@@ -162,14 +163,14 @@ class SFMAB(Policy):
 def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector) -> float:
     """Return M = sup_q v(p_k − q_k) − Breg(q‖p)/η for k = `arm`, v = `estimate`, η = `rate`; `scratch` is overwritten.
 
-    The supremum is at 1/q_j = 1/p_j + ηv[j = k] + μ with μ such that the q_j sum to 1. With d_j = p_j/q_j − 1, that is
-    p_j(ηv[j = k] + μ), it comes to (1/η) Σ (d_j − log(1 + d_j)): no term is negative, and none cancels another.
+    The supremum is at 1/q_j = 1/p_j + ηv[j = k] + μ with μ such that the q_j sum to 1. With d_j = p_j/q_j − 1 =
+    p_j(ηv[j = k] + μ), it is (1/η) Σ (d_j − log(1 + d_j)), in which no term is negative and none cancels another.
     """
     if estimate == 0.0:
         return 0.0
     n_arms = len(p)
     force = rate * estimate
-    if abs(force) > 2.0**1000:  # the divergence is nothing against the gain: q_k is 0, or 1
+    if abs(force) > 2.0**1000:  # the divergence is negligible next to the gain: q_k is 0 or 1
         return abs(estimate) * (p[arm] if estimate > 0.0 else sum_of_others(p, arm))
     lowest = 1.0 / p[arm] + force
     for j in range(n_arms):
@@ -177,19 +178,19 @@ def stability(p: Vector, arm: int, estimate: float, rate: float, scratch: Vector
         lowest = min(lowest, scratch[j])
     for j in range(n_arms):
         scratch[j] -= lowest
-    shift = power_shift(scratch, 1, lowest)  # without a step, q is p
+    shift = power_shift(scratch, 1, lowest)  # the guess is exact if there is no step: then q is p
     total = 0.0
     for j in range(n_arms):
         ratio = p[j] * (scratch[j] + shift)
-        # For a small step d by itself, which ratio − 1 would round; for a large one the sum in it would cancel.
+        # For a small step d is computed directly, as ratio − 1 would round it; for a large one, that sum would cancel.
         small_step = p[j] * ((force if j == arm else 0.0) + (shift - lowest))
         total += log_gap(small_step if abs(force) < 1.0 else ratio - 1.0, ratio)
-    # Rounding may carry it out of the bounds that hold for it exactly.
+    # Rounding may push it out of the bounds that hold in exact arithmetic.
     return max(0.0, min(total / rate, 0.5 * force * estimate * p[arm]))
 
 
 def log_gap(change: float, ratio: float) -> float:
-    """Return d − log(1 + d) for d = `change`, where 1 + d = `ratio` is known by itself."""
+    """Return d − log(1 + d) for d = `change`, where 1 + d = `ratio` is known separately."""
     if abs(change) < 1e-3:
         return change * change * (0.5 - change * (1.0 / 3.0 - change * (0.25 - change * (0.2 - change / 6.0))))
     if abs(change) < 0.5:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import FullInformation, NoParameters
-from umab.numerics import FINEST_UNIT, add_square, fit_unit
-from umab.simplex import Vector, largest_size, softmin, uniform
+from umab.maths.numerics import FINEST_UNIT, add_square, fit_unit
+from umab.maths.simplex import Vector, largest_size, softmin, uniform
 
 
 class State(NamedTuple):
@@ -23,7 +23,7 @@ class State(NamedTuple):
 class SOLOFTRL(FullInformation):
     """SOLO-FTRL, which sees the losses of all arms; a yardstick for what bandits pay for seeing one.
 
-    w_t = softmin(L_t / √(Σ_{s<t} ‖ℓ_s‖²∞)), uniform while all losses were 0.
+    w_t = softmin(L_t / √(Σ_{s<t} ‖ℓ_s‖²∞)), and uniform while all losses are 0.
 
     Guarantee
     ---------
@@ -68,7 +68,7 @@ class SOLOFTRL(FullInformation):
 
     @staticmethod
     def update_full(parameters: NoParameters, state: State, losses: Vector) -> State:
-        """Take in the losses of a round."""
+        """Learn from the losses of a round."""
         n_arms = len(state.probabilities)
         size = largest_size(losses)
         unit, shrink = fit_unit(state.unit, size)

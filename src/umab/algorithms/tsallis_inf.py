@@ -1,4 +1,4 @@
-"""Tsallis-INF, best of both worlds, for losses of a known range."""
+"""Tsallis-INF, best of both worlds, for losses in a known range."""
 
 import math
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from umab.algorithms.exp3_ix import EXP3IX, State
 from umab.algorithms.known_range import KnownRange, Range
-from umab.numerics import importance_weighted
-from umab.simplex import tsallis, tsallis_link
+from umab.maths.numerics import importance_weighted
+from umab.maths.simplex import tsallis, tsallis_link
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class TsallisINF(KnownRange):
     Parameters
     ----------
     low
-        The smallest loss that there can be; one below it is refused.
+        The smallest possible loss; a smaller one is refused.
     high
-        The largest; one above it is refused.
+        The largest possible loss; a larger one is refused.
 
     Guarantee
     ---------
@@ -66,7 +66,7 @@ class TsallisINF(KnownRange):
 
     @staticmethod
     def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss."""
+        """Learn from one loss."""
         scaled = (loss - parameters.low) / (parameters.high - parameters.low)
         state.loss_sums[arm] += importance_weighted(scaled, probability)
         t = state.round + 1.0

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from umab import checks, simplex
+from umab._support import checks
+from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
-from umab.checks import LARGEST
-from umab.numerics import FLOOR, add_square, fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, explore, log_barrier
+from umab.maths import simplex
+from umab.maths.numerics import FLOOR, add_square, fit_unit, importance_weighted, rescale, unit_of
+from umab.maths.simplex import Vector, explore, log_barrier
 
 Exploration = Literal["adaptive", "fixed", "anytime", "none", "maintext"]
 
@@ -22,9 +23,9 @@ class State(NamedTuple):
 
     probabilities: Vector  # p'_t, with the extra exploration
     offsets: Vector  # c_t, where the extra exploration adds and where it takes away
-    loss_sums: Vector  # Σ ℓ̂'_s, what FTRL minimises
+    loss_sums: Vector  # Σ ℓ̂'_s, what FTRL minimizes
     estimate_sizes: Vector  # Σ |ℓ̂_s|, in the exploration rate of the main text
-    clip: float  # C_t, below twice which a loss is clipped
+    clip: float  # C_t; a loss below 2C_t is clipped
     square_sum: float  # Σ ℓ'²_{s,k_s}, in the learning rate
     square_sum_error: float  # what rounding has added to square_sum
     exploration_cost: float  # Σ |⟨ℓ̂'_s, c_s⟩|, in the adaptive exploration rate
@@ -35,7 +36,7 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Those of `UMABG`, as numbers."""
+    """The parameters of `UMABG`, as numbers."""
 
     rate: float  # the 1/4 of the learning rate
     exploration: float  # which exploration rate, by its code
@@ -48,9 +49,9 @@ class UMABG(Policy):
 
     The default needs no horizon. Its published constants are cautious: with few rounds it stays near uniform, and
     ``rate=4``, with which the paper's figures were made, learns faster. Losses much smaller than `initial_scale` are
-    learned slowly; if losses are never negative, take `UMABNN`.
+    learned slowly; if losses are never negative, use `UMABNN`.
 
-    It follows the regularised leader with a log-barrier on clipped losses, and adds extra exploration:
+    It follows the regularized leader with a log-barrier on clipped losses, and adds extra exploration:
 
         p_t = argmin_p Σ_{s<t} ⟨ℓ̂'_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    p'_t = p_t + ρ_t c_t.
 
@@ -65,22 +66,22 @@ class UMABG(Policy):
         The rate ρ_{t+1}: ``"adaptive"`` (UMAB-G-A), 1/(2n² + √(2 Σ_{s≤t} |⟨ℓ̂'_s, c_s⟩|)); ``"fixed"`` (UMAB-G),
         1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T. For study there are ``"none"``, 0, and
         ``"maintext"``, 1/(2n² + 2√(Σ_{s≤t} |⟨ℓ̂_s, c_t⟩|)) with estimates that are not clipped: the adaptive rate as the
-        paper's main text prints it. Where no arm is explored, c_t is 0 and so is its sum, so it explores for ever. The
-        other adaptive rate is that of the paper's appendix.
+        paper's main text prints it. Where no arm is explored, c_t is 0 and so is the sum, so that it explores for ever.
+        The rate ``"adaptive"`` is the one in the paper's appendix.
     rate
         The constant of the learning rate; 1/4 in the paper's text.
     initial_scale
         |C₁|, in the units of the losses; 1 in the paper.
     horizon
-        T, the number of rounds, which only the fixed exploration looks at. `umab.simulate` fills it in.
+        T, the number of rounds, which only the fixed exploration uses. `umab.simulate` fills it in.
 
     Guarantee
     ---------
-    Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the largest loss in size and ℓ⁻∞ the
-    largest negative one: fixed, (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ sqrt(nT); adaptive,
+    Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the size of the largest loss and ℓ⁻∞
+    that of the most negative one: fixed, (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ sqrt(nT); adaptive,
     (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) sqrt(n Σ‖ℓ_t‖∞). The 1 is there because C₁ = −1 has the dimension
     of a loss, so losses much smaller than `initial_scale` are learned slowly: UMAB-G is not scale-free. There is no
-    published bound for the anytime exploration, nor without any.
+    published bound for anytime exploration, or without exploration.
 
     With late feedback the estimate uses the probability at the time of the draw; the adaptive rate uses the offset c at
     the time of the update. No bound is published for that case.
@@ -127,7 +128,7 @@ class UMABG(Policy):
 
     @property
     def rate_in_norms(self) -> str:  # type: ignore[override]
-        """Theorem 2, in other words."""
+        """Theorem 2, as its rates are written in Table 1."""
         return {
             "fixed": "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)",
             "adaptive": "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
@@ -135,7 +136,7 @@ class UMABG(Policy):
 
     @property
     def published(self) -> bool:  # type: ignore[override]
-        """The fixed and the adaptive exploration are."""
+        """Whether the exploration is one of the published ones, fixed or adaptive."""
         return self.exploration in ("fixed", "adaptive")
 
     @property
@@ -156,7 +157,7 @@ class UMABG(Policy):
 
     @property
     def colour(self) -> str:  # type: ignore[override]
-        """Orange for the published forms, and for the one beside them."""
+        """Orange for the published forms and for the anytime one."""
         return {"fixed": "#e69f00", "none": "#000000", "maintext": ""}.get(self.exploration, "#d55e00")
 
     @property
@@ -166,19 +167,19 @@ class UMABG(Policy):
 
     @property
     def for_study(self) -> bool:
-        """Without exploration it is, and with one that never ends."""
+        """Whether it does not explore, or explores for ever."""
         return self.exploration in ("none", "maintext")
 
     @property
     def needs_horizon(self) -> bool:
-        """Only the fixed exploration does, until it is given one."""
+        """Whether the exploration is fixed and the horizon still missing."""
         return self.exploration == "fixed" and self.horizon is None
 
     @property
     def horizon_advice(self) -> str:
         """Name the explorations that need none."""
         return (
-            "pass the number of rounds, as in UMABG(exploration='fixed', horizon=1000), or take "
+            "pass the number of rounds, as in UMABG(exploration='fixed', horizon=1000), or use "
             "exploration='adaptive' or 'anytime', which need none"
         )
 
@@ -215,10 +216,10 @@ class UMABG(Policy):
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
-        # The threshold stays in the units of the losses: in those of the sums it could vanish next to one huge loss,
+        # The threshold stays in the units of the losses: in units of the sums it could vanish next to one huge loss,
         # and a threshold of 0 would clip every negative loss to 0 for ever.
         clipped = max(2.0 * state.clip, loss)
         clip = min(state.clip, clipped)
@@ -241,7 +242,7 @@ class UMABG(Policy):
             exploration = math.sqrt(n * parameters.horizon)
         elif parameters.exploration == _MAINTEXT:
             rescale(state.estimate_sizes, shrink)
-            # A loss that is not clipped may have any size: it stops where sums of estimates cannot overflow.
+            # A loss that is not clipped may have any size: it is limited so that sums of estimates cannot overflow.
             state.estimate_sizes[arm] += importance_weighted(min(abs(loss * unit), 2.0**90), probability)
             total = 0.0
             for k in range(n_arms):

@@ -4,18 +4,18 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import simplex
+from umab._support.checks import LARGEST
 from umab.algorithms.base import NoParameters, Policy
-from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, add_square, fit_unit, importance_weighted, rescale
-from umab.simplex import Vector, log_barrier
+from umab.maths import simplex
+from umab.maths.numerics import FINEST_UNIT, add_square, fit_unit, importance_weighted, rescale
+from umab.maths.simplex import Vector, log_barrier
 
 
 class State(NamedTuple):
     """Sums are kept in units of a power of two, see `umab.numerics.fit_unit`."""
 
     probabilities: Vector  # p_t
-    loss_sums: Vector  # Σ ℓ̂_s, what FTRL minimises
+    loss_sums: Vector  # Σ ℓ̂_s, what FTRL minimizes
     square_sum: float  # Σ ℓ²_{s,k_s}, in the learning rate
     square_sum_error: float  # what rounding has added to square_sum
     unit: float  # multiplier from losses to the unit of the sums
@@ -27,7 +27,7 @@ class UMABNN(Policy):
     """UMAB-NN, for losses of any size that are never negative: times, errors, costs.
 
     It has no parameters and needs neither a range nor a horizon, and units do not matter: seconds or milliseconds give
-    the same choices. It follows the regularised leader with a log-barrier,
+    the same choices. It follows the regularized leader with a log-barrier,
 
         p_t = argmin_p Σ_{s<t} ⟨ℓ̂_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    η_t = 2 √(n / Σ_{s<t} ℓ²_{s,k_s}),
 
@@ -36,9 +36,8 @@ class UMABNN(Policy):
 
     Guarantee
     ---------
-    Expected regret of order sqrt(n Σ‖ℓ_t‖²∞) up to logarithms, against an oblivious adversary. Strictly
-    scale-free: multiplying all losses by the same positive number changes no distribution, and by a power of two not a
-    bit of one.
+    Expected regret of order sqrt(n Σ‖ℓ_t‖²∞) up to logarithms, against an oblivious adversary. Strictly scale-free:
+    multiplying all losses by the same positive number changes no distribution; if it is a power of two, not even a bit.
 
     References
     ----------
@@ -70,7 +69,7 @@ class UMABNN(Policy):
 
     @property
     def loss_range(self) -> tuple[float, float]:
-        """From 0 on, as Theorem 1 asks."""
+        """At least 0, as Theorem 1 requires."""
         return 0.0, LARGEST
 
     def init(self, n_arms: int) -> State:
@@ -90,7 +89,7 @@ class UMABNN(Policy):
 
     @staticmethod
     def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         unit, shrink = fit_unit(state.unit, loss)
         rescale(state.loss_sums, shrink)

@@ -1,15 +1,16 @@
-"""UMAB-S, which learns at a rate set by the stability that was really paid, and starts from no scale at all."""
+"""UMAB-S, whose learning rate follows the stability cost that was really paid, and which starts without a scale."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
-from umab import checks, simplex
+from umab._support import checks
+from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
 from umab.algorithms.sf_mab import stability
-from umab.checks import LARGEST
-from umab.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale, unit_of
-from umab.simplex import Vector, explore, likeliest, log_barrier, raise_to
+from umab.maths import simplex
+from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale, unit_of
+from umab.maths.simplex import Vector, explore, likeliest, log_barrier, raise_to
 
 Exploration = Literal["floor", "added", "none"]
 Learning = Literal["stability", "squares"]
@@ -19,12 +20,13 @@ _FLOOR, _ADDED, _NONE = 0.0, 1.0, 2.0
 _STABILITY, _SQUARES = 0.0, 1.0
 
 LIMIT = 2.0
-"""A negative estimate is clipped where η_t |ℓ̂_{t,k}| p_{t,k} is this; from 1 on a step makes its arm the likeliest."""
+"""A negative estimate is clipped where η_t |ℓ̂_{t,k}| p_{t,k} exceeds this. Where it is 1 or more, the arm becomes the
+likeliest."""
 
 CHARGE = 1.0 / 8.0
-"""The share of what is clipped from a loss that 1/η grows by, for an arm that is hardly ever drawn."""
+"""The share of the clipped part of a loss by which 1/η grows, for an arm that is hardly ever drawn."""
 
-_RATES = 2.0**-100, 2.0**100  # beyond them 1/η is no double
+_RATES = 2.0**-100, 2.0**100  # beyond them, 1/η may not be a double
 
 
 class State(NamedTuple):
@@ -32,8 +34,8 @@ class State(NamedTuple):
 
     probabilities: Vector  # p'_t, with the exploration
     iterate: Vector  # p_t
-    loss_sums: Vector  # Σ ℓ̂_s, what FTRL minimises
-    scratch: Vector  # room to work in
+    loss_sums: Vector  # Σ ℓ̂_s, what FTRL minimizes
+    scratch: Vector  # working space
     paid: float  # A_t = Σ (M_s + G_s), in the learning rate
     square_sum: float  # Σ ℓ²_{s,k_s}, in the learning rate by squares
     unit: float  # multiplier from losses to the unit of the sums
@@ -42,10 +44,10 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Those of `UMABS`, as numbers."""
+    """The parameters of `UMABS`, as numbers."""
 
     rate: float  # the 3 of the learning rate
-    initial_scale: float  # what A_1 is, in units of the losses
+    initial_scale: float  # A_1, in units of the losses
     learning: float  # which learning rate, by its code
     exploration: float  # which exploration, by its code
     clipping: float  # 1 if large steps are clipped
@@ -55,18 +57,18 @@ class Parameters(NamedTuple):
 class UMABS(Policy):
     """UMAB-S, for losses of any size and sign; strictly scale-free, anytime.
 
-    `umab.recommended` is this policy on centred losses. It follows the regularised leader with a log-barrier, at a rate
-    that falls with the stability M that its steps have cost,
+    `umab.recommended` is this policy on centred losses. It follows the regularized leader with a log-barrier, at a rate
+    that falls with the stability cost M of its steps,
 
         p_t = argmin_p Σ_{s<t} ⟨ℓ̂_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    η_t = rate · n / Σ_{s<t} (M_s + G_s),
         M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − Breg(q‖p_t) / η_t,
 
     where Breg is the Bregman divergence of the log-barrier. The arm k is drawn from p'_t, in which no arm is below
-    ρ_t = 1/(n² + 2√((n − 1)t)); what these lack is taken from the others, in proportion to what they have above ρ_t.
+    ρ_t = 1/(n² + 2√((n − 1)t)). What rare arms lack is taken from the others, in proportion to their excess over ρ_t.
 
     The estimate is ℓ̂_{t,k} = max(ℓ_t / p'_{t,k}, −2/(η_t p_{t,k})), and 0 for the other arms. So a large negative loss
-    makes any arm the likeliest at once, but does not ruin the rate. What is clipped from it, d_t in the units of the
-    losses, is charged, G_t = rate · n (1 − p'_{t,k}) d_t / 8, so that the rate falls until such a loss is nothing
+    makes any arm the likeliest at once, but does not ruin the rate. The clipped part of the loss, d_t in the units of
+    the losses, is charged, G_t = rate · n (1 − p'_{t,k}) d_t / 8, so that the rate falls until such a loss is no longer
     unusual. Until the first loss that is not 0, p_t is uniform and nothing is clipped.
 
     Parameters
@@ -74,25 +76,25 @@ class UMABS(Policy):
     rate
         The constant of the learning rate.
     learning
-        ``"stability"``, or for study ``"squares"``: η_t = rate · √(n / Σ_{s<t} ℓ²_s), by the losses in place of what
-        they have cost.
+        ``"stability"``, or for study ``"squares"``: η_t = rate · √(n / Σ_{s<t} ℓ²_s), from the losses in place of
+        their stability cost.
     exploration
         ``"floor"``, or for study ``"added"``, where an arm below ρ_t gets ρ_t more, as in UMAB-G, and ``"none"``.
     clipping
         ``"charged"``, or for study ``"none"``: every loss counts in full.
     initial_scale
-        What the sum of M_s (or the root of that of ℓ²_s) starts from, in the units of the losses: 0, or for study a
-        scale of which much smaller losses are learned slowly.
+        Where the sum of M_s (or the root of the sum of ℓ²_s) starts, in the units of the losses: 0, or for study a
+        scale; losses much smaller than it are learned slowly.
 
     Guarantee
     ---------
-    Expected regret of order L√(nT) ln T + √(n Σ ℓ²_{t,k_t}) ln T, where L is the largest loss in size, and terms that
-    do not grow with T but for logarithms, against an oblivious adversary; docs/recommended.md has the constants and the
-    proof. The bound does not cover late feedback, nor what is here for study.
+    Expected regret of order L√(nT) ln T + √(n Σ ℓ²_{t,k_t}) ln T, where L is the size of the largest loss, plus terms
+    that grow at most logarithmically with T, against an oblivious adversary; docs/recommended.md has the constants and
+    the proof. The bound does not cover late feedback or the options for study.
 
     References
     ----------
-    Of this project. The log-barrier and the clipping come from Chen and Zhang, Improved Algorithms for Adversarial
+    From this project. The log-barrier and the clipping come from Chen and Zhang, Improved Algorithms for Adversarial
     Bandits with Unbounded Losses; the rate from stability comes from Putta and Agrawal, Scale-Free Adversarial Multi
     Armed Bandits, ALT 2022.
 
@@ -139,7 +141,7 @@ class UMABS(Policy):
 
     @property
     def for_study(self) -> bool:
-        """With anything but the defaults, other than the rate."""
+        """Whether any parameter but the rate differs from its default."""
         usual = "stability", "floor", "charged", 0.0
         return (self.learning, self.exploration, self.clipping, self.initial_scale) != usual
 
@@ -158,7 +160,7 @@ class UMABS(Policy):
         )
 
     def parameters_for(self, n_arms: int) -> Parameters:
-        """Return the parameters, with a code for each word."""
+        """Return the parameters, with a code for each option."""
         return Parameters(
             rate=self.rate,
             initial_scale=self.initial_scale,
@@ -168,14 +170,14 @@ class UMABS(Policy):
         )
 
     def rates(self, state: State) -> dict[str, float]:
-        """Return η, once there was a loss, and ρ."""
+        """Return ρ, and η once there was a loss."""
         n_arms = len(state.probabilities)
         inverse = inverse_rate(self.parameters_for(n_arms), n_arms, state.unit, state.paid, state.square_sum)
         return {"ρ": state.exploration_rate} | ({"η": state.unit / inverse} if inverse > 0.0 else {})
 
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Take in one loss and solve for the next distribution."""
+        """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
         unit, shrink = fit_unit(state.unit, loss)
@@ -226,7 +228,7 @@ def inverse_rate(parameters: Parameters, n_arms: int, unit: float, paid: float, 
 
 
 def rate_of(inverse: float) -> float:
-    """Return η, as good as infinite where 1/η is 0."""
+    """Return η; where 1/η is 0, the largest double."""
     return min(1.0 / inverse, LARGEST) if inverse > 0.0 else LARGEST
 
 

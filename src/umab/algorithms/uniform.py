@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab import simplex
 from umab.algorithms.base import NoParameters, Policy
-from umab.simplex import Vector
+from umab.maths import simplex
+from umab.maths.simplex import Vector
 
 
 class State(NamedTuple):
-    """All there is to know."""
+    """The distribution, which never changes."""
 
     probabilities: Vector
 
@@ -41,5 +41,5 @@ class Uniform(Policy):
 
     @staticmethod
     def update(parameters: NoParameters, state: State, arm: int, loss: float, probability: float) -> State:
-        """Return the state as it was."""
+        """Return the state unchanged."""
         return state

@@ -14,20 +14,20 @@ from umab.algorithms.base import Policy, moved
 
 
 class Inside(NamedTuple):
-    """The parameters of a wrapper that has none of its own: those of the policy inside."""
+    """The parameters of a wrapper that has none of its own: the parameters of the policy inside."""
 
     inner: Any
 
 
 @dataclass(frozen=True)
 class Wrapper(Policy):
-    """A policy around another one. By name, ``name(inner)`` or ``name(inner):key=value``.
+    """A policy around another one, named ``name(inner)`` or ``name(inner):key=value``.
 
-    A subclass says what its state is at the start, and how it learns. Its state holds that of the policy inside as
-    `inner`, has a property `probabilities` that returns those of `inner`, and so is where arms are drawn from. Its
-    parameters, if it has any of its own, hold those of the policy inside as `inner` too: then it overrides
-    `parameters_for`. A ticket is that of the policy inside. All else is taken from the policy inside, unless a subclass
-    knows better.
+    A subclass defines its state at the start, and how it learns. Its state holds the state of the policy inside as
+    `inner`, and has a property `probabilities` that returns the probabilities of `inner`, from which arms are drawn. A
+    wrapper with parameters of its own overrides `parameters_for`, and holds the parameters of the policy inside as
+    `inner` too. Tickets are made by the policy inside. Everything else is taken from the policy inside, unless a
+    subclass overrides it.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class Wrapper(Policy):
     policy: Policy
 
     def __post_init__(self) -> None:
-        """Look up a name, and check that it is one of a policy."""
+        """Look up the policy inside if it is given by name, and check it."""
         if isinstance(self.policy, str):
-            from umab.algorithms.registry import policy  # the registry imports all wrappers, which import this module
+            from umab.algorithms.names import policy  # it imports the registry, which imports all wrappers
 
             self._set(policy=policy(self.policy))
         if not isinstance(self.policy, Policy):
@@ -60,9 +60,9 @@ class Wrapper(Policy):
     @staticmethod
     @abstractmethod
     def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the `update` of the wrapper around that of the policy inside.
+        """Return the wrapper's `update`, around the `update` of the policy inside.
 
-        It hands `*ticket` on, the ticket of the policy inside if that has one::
+        It passes `*ticket` on: the ticket of the policy inside, if it has one::
 
             def update(parameters, state, arm, loss, probability, *ticket):
                 inner = inner_update(parameters.inner, state.inner, arm, loss, probability, *ticket)
@@ -70,12 +70,12 @@ class Wrapper(Policy):
         """
 
     def parameters_for(self, n_arms: int) -> Any:
-        """Return those of the policy inside."""
+        """Return the parameters of the policy inside."""
         return Inside(self.policy.parameters_for(n_arms))
 
     @property
     def update(self) -> Any:
-        """The update around that of the policy inside."""
+        """The wrapper's update, around the update of the policy inside."""
         return _around(type(self).around, self.policy.update)
 
     @property
@@ -94,7 +94,7 @@ class Wrapper(Policy):
         return _remember(self.policy.remember)
 
     def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
-        """Resize the state of the policy inside; what the wrapper keeps for each arm starts afresh for a new one."""
+        """Resize the state of the policy inside; in the wrapper's own vectors, a new arm starts afresh."""
         start = self.init(len(arms))
         own = {name: getattr(state, name) for name in state._fields if name != "inner"}
         hints = get_type_hints(type(state), include_extras=True)
@@ -106,7 +106,7 @@ class Wrapper(Policy):
         return self.policy.resized_ticket(ticket, arms)
 
     def rates(self, state: Any) -> dict[str, float]:
-        """Return those of the policy inside."""
+        """Return the rates of the policy inside."""
         return self.policy.rates(state.inner)
 
     def own_parameters(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Wrapper(Policy):
         return {name: value for name, value in super().parameters().items() if name != "policy"}
 
     def parameters(self) -> dict[str, Any]:
-        """Return the name of the policy inside, its parameters, and those of the wrapper itself."""
+        """Return the name of the policy inside, its parameters, and the wrapper's own."""
         return {"policy": self.policy.name, **self.policy.parameters(), **self.own_parameters()}
 
     def with_parameters(self, **values: Any) -> Self:
@@ -156,7 +156,7 @@ class Wrapper(Policy):
 
     @property
     def guarantee(self) -> str:
-        """None, unless the wrapper says one: what is proved for the policy inside need not hold around it."""
+        """Empty unless the wrapper states one: what is proved for the policy inside need not hold for the wrapper."""
         return ""
 
     @property
@@ -175,7 +175,7 @@ class Wrapper(Policy):
         return self.policy.horizon_advice
 
 
-# Each function is made once for each function inside: compiled code is found again by it.
+# Each function is made once for each function inside, because compiled code is looked up by function.
 
 
 @functools.cache
@@ -185,9 +185,9 @@ def _around(around: Callable[..., Any], inner_update: Any) -> Any:
 
 @functools.cache
 def _selected(state_type: Any, inner_selected: Any) -> Any:
-    """Return a function that hands the state inside to `inner_selected` and keeps all else.
+    """Return a function that passes the state inside to `inner_selected` and keeps everything else.
 
-    It is written out as text because a NamedTuple can be built in compiled code only with its fields spelled out.
+    It is written as text because compiled code can build a NamedTuple only if its fields are spelled out.
     """
     if inner_selected is Policy.selected:
         return inner_selected
@@ -218,9 +218,14 @@ def layers(policy: Policy) -> tuple[Policy, ...]:
     return tuple(found)
 
 
+def own_parameters(policy: Policy) -> dict[str, Any]:
+    """Return the parameters of a policy itself, without those of a policy inside."""
+    return policy.own_parameters() if isinstance(policy, Wrapper) else policy.parameters()
+
+
 def flat_parameters(policy: Policy) -> Mapping[str, Any]:
-    """Return the parameters of all layers of a policy, those of the innermost first."""
+    """Return the parameters of all layers of a policy, from the innermost to the outermost."""
     flat: dict[str, Any] = {}
     for layer in reversed(layers(policy)):
-        flat |= layer.own_parameters() if isinstance(layer, Wrapper) else layer.parameters()
+        flat |= own_parameters(layer)
     return flat

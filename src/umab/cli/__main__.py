@@ -1,4 +1,4 @@
-"""`python -m umab.cli` is `umab`."""
+"""`python -m umab.cli` runs `umab`."""
 
 import sys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from umab.algorithms.registry import can_be_named
+from umab.algorithms.names import can_be_named
 from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table
 from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets
@@ -17,29 +17,29 @@ def add(commands: Commands) -> None:
         commands,
         "compare",
         compare,
-        "find out which policy would have done best on a table of losses, and write a report",
+        "find the policy that would have done best on a loss table, and write a report",
         "umab compare latencies.csv --drop date",
     )
     comparing.add_argument(
         "losses",
-        help="a CSV or Parquet file with one column an arm and one row a round, or with columns round, arm and loss",
+        help="a CSV or Parquet file with one column per arm and one row per round, or with columns round, arm and loss",
     )
     add_table_options(comparing)
-    add_run_options(comparing, out="report-NAME, after the file")
+    add_run_options(comparing, out="report-NAME, named after the file")
 
 
 def compare(options: argparse.Namespace) -> None:
     """Run policies on a user's table and say which did best."""
-    from umab.tables import ENDINGS
+    from umab.tables.reading import ENDINGS
 
     path = Path(options.losses)
     stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
     losses = read_table(options)
     with report_folder(options, f"report-{stem}") as out:
-        from umab.experiments.experiment import comparison
-        from umab.experiments.runner import run_on
-        from umab.report import words
-        from umab.report.page import Head
+        from umab.research.experiments.experiment import comparison
+        from umab.research.experiments.runner import run_on
+        from umab.research.report import words
+        from umab.research.report.shell import Head
 
         experiment = comparison(stem, losses, options.policy)
         run = run_on(
@@ -51,7 +51,7 @@ def compare(options: argparse.Namespace) -> None:
         answer = words.answer(run.outcomes[0])
         outcome = run.outcomes[0]
         best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
-        # A policy that is not registered has no name that a program takes; it is imported.
+        # A policy that is not registered has no name to give to umab, so the code shows the object itself.
         shown = f'"{best.name}"' if can_be_named(best) else repr(best)
         code = (
             f"learner = umab.Learner({shown}, arms={list(losses.arms)})"
@@ -66,5 +66,5 @@ def compare(options: argparse.Namespace) -> None:
 
 
 _WHICH = """\
-Expected regret counts what each round costs on average over the draw, as umab.simulate(..., expected=True) does.
-Without that option simulate counts the arms drawn: sampled regret, with the same mean and a larger error."""
+Expected regret counts what the draw of each round costs on average, as umab.simulate(..., expected=True) does. Without
+this option, simulate counts the arms that were drawn: sampled regret, which has the same mean and a larger error."""

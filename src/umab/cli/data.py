@@ -13,11 +13,13 @@ def add(commands: Commands) -> None:
         commands,
         "data",
         show_data,
-        "list the public tables of the experiments, fetch them, or verify them",
+        "list, fetch or verify the public tables of the experiments",
         "UMAB_DATA=~/tables umab data verify",
     )
-    tables.add_argument("action", nargs="?", choices=("list", "fetch", "verify"), default="list", help="default: list")
-    tables.add_argument("names", nargs="*", metavar="NAME", help="which tables; default: all")
+    tables.add_argument(
+        "action", nargs="?", choices=("list", "fetch", "verify"), default="list", help="what to do (default: list)"
+    )
+    tables.add_argument("names", nargs="*", metavar="NAME", help="a table (default: all)")
 
 
 def show_data(options: argparse.Namespace) -> int:
@@ -34,7 +36,7 @@ def show_data(options: argparse.Namespace) -> int:
         if options.action == "fetch" and not status(source).verified:
             try:
                 fetch(source)
-            except OSError as error:  # the others may still be had
+            except OSError as error:  # the others may still be available
                 problem = f" ({error})"
         found = status(source)
         if found.verified:
@@ -42,7 +44,7 @@ def show_data(options: argparse.Namespace) -> int:
         elif found.problem:
             state = f"damaged: {found.problem}"
         else:
-            state = f"not here{problem}"
+            state = f"not found{problem}"
         failed = failed or bool(found.problem) or (options.action != "list" and not found.verified)
         print(f"{source.name}: {state}\n  {source.size:,} bytes, sha256 {source.sha256}\n  from {source.url}")
     return int(failed)

@@ -1,4 +1,4 @@
-"""`umab reproduce` and `umab run`: the paper's experiments, and those of users."""
+"""`umab reproduce` and `umab run`: the paper's experiments, and the users' own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets, verdicts
 
 if TYPE_CHECKING:
-    from umab.experiments.experiment import Experiment
-    from umab.experiments.runner import Run
+    from umab.research.experiments.experiment import Experiment
+    from umab.research.experiments.runner import Run
 
 
 def add(commands: Commands) -> None:
@@ -25,9 +25,12 @@ def add(commands: Commands) -> None:
         "umab reproduce --figure stock --figure sales --trials 100",
     )
     reproducing.add_argument(
-        "--figure", metavar="ID", action="append", help="only this experiment; can be repeated; --list prints the ids"
+        "--figure",
+        metavar="ID",
+        action="append",
+        help="run only this experiment; can be repeated (--list prints the ids)",
     )
-    reproducing.add_argument("--list", action="store_true", help="print the experiments, and run nothing")
+    reproducing.add_argument("--list", action="store_true", help="list the experiments, and run nothing")
     add_experiment_options(reproducing)
     add_run_options(reproducing, out="report")
 
@@ -35,17 +38,19 @@ def add(commands: Commands) -> None:
         commands,
         "run",
         run_files,
-        "run experiments of your own, written as TOML files, and write a report",
+        "run your own experiments, written as TOML files, and write a report",
         "umab run routing.toml --trials 100",
     )
-    running.add_argument("experiments", nargs="+", metavar="FILE.toml", help="an experiment; README.md shows one")
+    running.add_argument(
+        "experiments", nargs="+", metavar="FILE.toml", help="an experiment; docs/experiments.md shows one"
+    )
     add_experiment_options(running)
-    add_run_options(running, out="report-NAME, after the first file")
+    add_run_options(running, out="report-NAME, named after the first file")
 
 
 def reproduce(options: argparse.Namespace) -> None:
     """Run the paper's experiments and write the report."""
-    from umab.experiments.experiment import paper
+    from umab.research.experiments.experiment import paper
 
     known: dict[str, Experiment] = paper()
     if options.list:
@@ -60,21 +65,20 @@ def reproduce(options: argparse.Namespace) -> None:
 
 
 def _reproduced(run: Run) -> tuple[str, str]:
-    from umab.report import words
+    from umab.research.report import words
 
     return (
         "The experiments of Chen and Zhang, run again",
         f"{words.counted(len(run.experiments), 'experiment')} of Improved Algorithms for Adversarial Bandits with "
-        "Unbounded Losses, with the constants and data that its text prints (printed) and with those that its authors' "
-        "code used (figure). The policies compared with are the published ones in both. What a claim comes to follows "
-        "from the runs alone: "
+        "Unbounded Losses, with the constants and data that its text prints (printed) and with those of its authors' "
+        "code (figure). In both, the competitors are as published. The verdicts follow from the runs alone: "
         f"{words.tally(run.verdicts)}.",
     )
 
 
 def run_files(options: argparse.Namespace) -> None:
     """Run experiments from files and write the report."""
-    from umab.experiments.experiment import Experiment
+    from umab.research.experiments.experiment import Experiment
 
     chosen = [Experiment.read(path) for path in options.experiments]
     ids = [each.id for each in chosen]
@@ -83,7 +87,7 @@ def run_files(options: argparse.Namespace) -> None:
     title = chosen[0].title if len(chosen) == 1 else f"{len(chosen)} experiments"
 
     def head(run: Run) -> tuple[str, str]:
-        from umab.report import words
+        from umab.research.report import words
 
         return title, f"{words.tally(run.verdicts).capitalize()}." if run.verdicts else ""
 
@@ -96,9 +100,9 @@ def _run_and_report(
     out: str,
     head: Callable[[Run], tuple[str, str]],
 ) -> None:
-    from umab.experiments.runner import run
-    from umab.report.folder import check_names
-    from umab.report.page import Head
+    from umab.research.experiments.runner import run
+    from umab.research.report.run_page import check_names
+    from umab.research.report.shell import Head
 
     if options.setting:
         known = sorted({setting.name for each in experiments for setting in each.settings})
@@ -121,4 +125,4 @@ def _run_and_report(
         title, lede = head(done)
         about = Head(title=title, lede=lede, command=options.command)
         page = f"\n{write_report(done, place, about, options.certify)}" if place else ""
-    print(f"{regrets(done)}\n{verdicts(done)}{page}")  # after the report: whoever reads this may have gone
+    print(f"{regrets(done)}\n{verdicts(done)}{page}")  # after the report is written: a closed pipe would end this

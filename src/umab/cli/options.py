@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from umab.losses import Losses
+    from umab.tables.losses import Losses
 
 Commands: TypeAlias = Any
-"""What argparse makes of commands: it has no name for it that can be used."""
+"""The object to which argparse adds commands; its class is private."""
 
 REAL = {"any": None, "real": True, "stand-in": False}
+"""The argument `real` of `umab.datasets.load`, by the option --data."""
 
 
 def command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], about: str, example: str
 ) -> argparse.ArgumentParser:
-    """Add a command, which `run` runs, and return its parser."""
+    """Add a command that calls `run`, and return its parser."""
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=f"example: {example}"
     )
@@ -27,72 +28,85 @@ def command(
 
 
 def add_experiment_options(parser: argparse.ArgumentParser) -> None:
-    """Add those of commands that run experiments."""
-    parser.add_argument("--setting", action="append", metavar="NAME", help="only this setting; can be repeated")
+    """Add the options of commands that run experiments."""
+    parser.add_argument("--setting", action="append", metavar="NAME", help="run only this setting; can be repeated")
     add_data_option(parser)
     parser.add_argument(
-        "--data-seed", type=whole_from(0), metavar="N", help="draw the losses anew, where they are drawn by lot"
+        "--data-seed", type=whole_from(0), metavar="N", help="draw the losses of random data sets with this seed"
     )
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """Add the choice between real tables and stand-ins; `REAL` says what comes of it."""
+    """Add the choice between real tables and stand-ins."""
     parser.add_argument(
         "--data",
         choices=REAL,
         default="any",
-        help="any: the real tables if they can be had, else stand-ins; real: only the real ones (default: any)",
+        help="real: only the public tables; stand-in: only their stand-ins; any: the public tables if they are "
+        "available, otherwise their stand-ins (default: any)",
     )
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """Add those of commands that read a user's table; `read_table` goes by them."""
-    parser.add_argument("--reward", action="store_true", help="the numbers are rewards: larger is better")
+    """Add the options of commands that read a user's table with `read_table`."""
+    parser.add_argument("--reward", action="store_true", help="the numbers are rewards: higher is better")
     parser.add_argument(
-        "--drop", metavar="COLUMN", action="append", default=[], help="a column that is not an arm; can be repeated"
+        "--drop",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="ignore this column, which is not an arm; can be repeated",
     )
     parser.add_argument(
         "--allow-suspicious",
         action="store_true",
-        help="take a last row that looks like a total, row numbers, and a first line of numbers",
+        help="accept a last row that looks like a total, a column of row numbers, and numbers as column names",
     )
 
 
 def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
-    """Add those of commands that run policies and write a report."""
+    """Add the options of commands that run policies and write a report."""
     parser.add_argument("--out", metavar="FOLDER", help=f"where to write the report (default: {out})")
     parser.add_argument(
         "--policy",
         metavar="POLICY",
         action="append",
-        help="run this policy and none of those that run otherwise, as name or name:key=value; can be repeated "
-        "(umab suite --policy adds one instead)",
+        help="run only this policy, given as NAME or NAME:KEY=VALUE; can be repeated (in umab suite, --policy adds a "
+        "policy instead)",
     )
-    parser.add_argument("--trials", type=whole_from(1), metavar="N", help="how many trials of each policy")
-    parser.add_argument("--seed", type=whole_from(0), metavar="N", help="of the draws of the policies (default: 0)")
+    parser.add_argument(
+        "--trials",
+        type=whole_from(1),
+        metavar="N",
+        help="trials of each policy (default: 500, or the number in FILE.toml)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_from(0),
+        metavar="N",
+        help="seed of the policies' draws (default: 0, or the seed in FILE.toml)",
+    )
     parser.add_argument(
         "--certify", action="store_true", help="also check the paper's statements along five runs; see umab certify"
     )
-    parser.add_argument(
-        "--threads", type=whole_from(1), metavar="N", help="how many threads to use (default: one a core)"
-    )
+    parser.add_argument("--threads", type=whole_from(1), metavar="N", help="number of threads (default: one per core)")
 
 
 def read_table(options: argparse.Namespace) -> Losses:
-    """Return the table of losses that was asked for."""
-    from umab.losses import read_file
-    from umab.tables import IN_A_COMMAND
+    """Return the loss table that the options name."""
+    from umab.tables.losses import read_file
+    from umab.tables.wording import IN_A_COMMAND
 
     suspicious = "allow" if options.allow_suspicious else "refuse"
     return read_file(options.losses, IN_A_COMMAND, reward=options.reward, drop=options.drop, suspicious=suspicious)
 
 
 def whole_from(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number from `least` on; argparse names the option in what it says of others."""
+    """Return a function that reads a whole number of at least `least`; argparse puts the option into its errors."""
 
     def whole(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, but got {text!r}")
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {least}, but got {text!r}")
         return int(text)
 
     return whole

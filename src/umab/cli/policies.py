@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from umab.algorithms.registry import policies, policy
-from umab.checks import LARGEST
+from umab._support.checks import LARGEST
+from umab.algorithms.names import policy
+from umab.algorithms.registry import policies
 from umab.cli.options import Commands, command
 from umab.cli.texts import as_table
 
@@ -16,14 +17,14 @@ def add(commands: Commands) -> None:
         commands,
         "policies",
         list_policies,
-        "list all policies: what they need, what they guarantee, where they come from",
+        "list all policies, with what they need, what they guarantee, and who published them",
         "umab policies --names | head -3",
     )
-    listing.add_argument("--names", action="store_true", help="print the names only, one a line")
+    listing.add_argument("--names", action="store_true", help="print only the names, one per line")
 
 
 def list_policies(options: argparse.Namespace) -> None:
-    """Print the policies, as a table or by name."""
+    """Print the policies as a table, or only their names."""
     if options.names:
         print("\n".join(policies()))
         return
@@ -34,14 +35,15 @@ def list_policies(options: argparse.Namespace) -> None:
 
 
 _LEGEND = """
-Regret is expected regret against losses that do not react to the choices (w.h.p.: regret, with high probability),
-up to constants, logarithms and terms that do not grow with T. In umab-g and sf-mab these terms hold a loss of size 1,
-so losses far below 1 are learned late. n arms, T rounds, ℓ∞ the largest loss in size, ℓ⁻∞ the largest negative one.
-All policies run with delayed feedback, with the probabilities of the draws; none of these bounds covers that."""
+The bounds are on expected regret against losses that do not react to the choices (w.h.p.: on regret, with high
+probability), up to constants, logarithms and terms that do not grow with T. In umab-g and sf-mab these terms include a
+loss of size 1, so losses far below 1 are learned late. n: number of arms. T: number of rounds. ℓ∞: size of the largest
+loss. ℓ⁻∞: size of the largest negative loss. All policies run with late feedback, for which they use the probabilities
+of the draws; none of these bounds covers that."""
 
 
 def describe(name: str) -> tuple[str, ...]:
-    """Return the row of a policy: name, setting, guarantee, reference."""
+    """Return the row of a policy: its name, what it needs, its guarantee and its reference."""
     which = policy(name)
     return (
         name,

@@ -1,4 +1,4 @@
-"""What commands that write a report share."""
+"""What the commands that write a report share."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from umab.extras import extra
+from umab._support.extras import extra
 
 if TYPE_CHECKING:
-    from umab.experiments.runner import Run
-    from umab.report.page import Head
+    from umab.research.experiments.runner import Run
+    from umab.research.report.shell import Head
 
 
 @contextlib.contextmanager
 def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path | None]:
-    """Yield the folder of the report, ready to be written to; or None, and say why, if pages cannot be written here.
+    """Yield the folder of the report, ready to be written to.
 
-    What a command prints needs no more than the numbers do. Whoever names a folder wants the report, so then what is
-    missing is an error.
+    If the libraries for pages are not installed, yield None and print a note: the command can still print its numbers.
+    With --out, the missing library is an error.
     """
     with extra("data", "comparing policies"):
         import scipy.special  # noqa: F401
@@ -35,7 +35,7 @@ def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path 
         yield None
         print(f"umab: note: no report was written: {error}", file=sys.stderr)
         return
-    from umab.report.folder import prepared
+    from umab.research.report.folder import prepared
 
     place = Path(options.out or otherwise)
     with prepared(place):
@@ -43,8 +43,8 @@ def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path 
 
 
 def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:
-    """Write the report of a run, with certificates if they are wanted, and return the path of its page."""
-    from umab.report.folder import write
+    """Write the report on a run, with certificates if `certify` is true, and return the path of its page."""
+    from umab.research.report.run_page import write
     from umab.theory.certificates import certifiable
     from umab.theory.certificates import certify as check
 

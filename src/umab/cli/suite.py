@@ -15,43 +15,43 @@ def add(commands: Commands) -> None:
         commands,
         "suite",
         run_suite,
-        "run the recommended policy, its competitors and yours on the suite of loss tables, and write a report",
+        "run the recommended policy, its competitors and your policies on the suite of loss tables, and write a report",
         "umab suite --half development --trials 10 --policy 'centred(sf-mab-a)'",
     )
     suiting.add_argument(
-        "--half", choices=("development", "validation"), action="append", help="only this half (default: both)"
+        "--half", choices=("development", "validation"), action="append", help="run only this half (default: both)"
     )
     suiting.add_argument(
         "--policy",
         metavar="POLICY",
         action="append",
         default=[],
-        help="run this policy beside the others, as name or name:key=value; can be repeated "
-        "(--policy of other commands replaces theirs)",
+        help="also run this policy, given as NAME or NAME:KEY=VALUE; can be repeated (in other commands, --policy "
+        "replaces the usual policies)",
     )
     suiting.add_argument(
-        "--trials", type=whole_from(2), default=200, metavar="N", help="trials on a table (default: 200)"
+        "--trials", type=whole_from(2), default=200, metavar="N", help="trials on each table (default: 200)"
     )
-    suiting.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of the draws (default: 0)")
+    suiting.add_argument(
+        "--seed", type=whole_from(0), default=0, metavar="N", help="seed of the policies' draws (default: 0)"
+    )
     add_data_option(suiting)
     suiting.add_argument(
         "--data-seed",
         type=whole_from(0),
         default=0,
         metavar="N",
-        help="draw the tables anew (default: 0, the suite itself)",
+        help="draw the random tables with this seed (default: 0, the suite itself)",
     )
-    suiting.add_argument(
-        "--threads", type=whole_from(1), metavar="N", help="how many threads to use (default: one a core)"
-    )
+    suiting.add_argument("--threads", type=whole_from(1), metavar="N", help="number of threads (default: one per core)")
     suiting.add_argument("--out", metavar="FOLDER", help="where to write the report (default: report-suite)")
 
 
 def run_suite(options: argparse.Namespace) -> None:
-    """Run policies on the suite and say how they do."""
+    """Run policies on the suite and print their scores."""
     with report_folder(options, "report-suite") as place:
-        from umab.experiments.contest import contest
-        from umab.report import suite_page
+        from umab.research.experiments.contest import contest
+        from umab.research.report import suite_page, words
 
         found = contest(
             options.half or ("development", "validation"),
@@ -66,8 +66,8 @@ def run_suite(options: argparse.Namespace) -> None:
     for standings in found:
         head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
         print(as_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
-        print(f"\n{suite_page.verdict(standings)}\n")
+        print(f"\n{words.contest_verdict(standings)}\n")
     if missing := suite_page.stand_ins(found):
-        print(f"Not all data are the real ones. Stand-ins took the place of: {', '.join(missing)}.\n")
+        print(f"Not all data are real. Stand-ins were used for: {', '.join(missing)}.\n")
     if page:
         print(page)

@@ -8,10 +8,10 @@ import glob
 import sys
 from pathlib import Path
 
+from umab._support.extras import extra
+from umab._support.files import write_atomically
 from umab.cli.options import REAL, Commands, add_data_option, command, whole_from
-from umab.cli.texts import as_table
-from umab.extras import extra
-from umab.files import write_atomically
+from umab.cli.texts import as_table, sweep_costs, sweep_failures, sweep_notes
 
 
 def add(commands: Commands) -> None:
@@ -21,35 +21,42 @@ def add(commands: Commands) -> None:
         "sweep",
         run_sweep,
         "run a grid of policies, parameters, tables and seeds, written as a TOML file, on threads or a cluster; "
-        "what was done before is kept",
+        "cells that are done are not run again",
         "umab sweep rates.toml --backend dask --address tcp://10.0.0.1:8786 --out /shared/rates",
     )
-    sweeping.add_argument("sweep", metavar="FILE.toml", help="the grid; README.md shows one")
+    sweeping.add_argument("sweep", metavar="FILE.toml", help="the grid; docs/experiments.md shows one")
     sweeping.add_argument(
         "--backend",
         choices=("threads", "processes", "dask", "ray"),
         default="threads",
-        help="what runs the cells (default: threads of this process)",
+        help="what runs the cells (default: threads, in this process)",
     )
     sweeping.add_argument(
-        "--workers", type=whole_from(1), metavar="N", help="how many (default: one a core, or all there are)"
+        "--workers",
+        type=whole_from(1),
+        metavar="N",
+        help="number of workers (default: one per core, or all that a cluster has)",
     )
-    sweeping.add_argument("--address", help="that of the Dask scheduler or of the Ray cluster")
+    sweeping.add_argument("--address", help="address of the Dask scheduler or of the Ray cluster")
     sweeping.add_argument(
-        "--out", metavar="FOLDER", help="where parts go; all workers must see it (default: sweep-NAME, after the file)"
+        "--out",
+        metavar="FOLDER",
+        help="where to write the parts; all workers must see this folder (default: sweep-NAME, named after the file)",
     )
     add_data_option(sweeping)
-    sweeping.add_argument("--dry-run", action="store_true", help="say what it will take, and run nothing")
-    sweeping.add_argument("--report", action="store_true", help="draw what is done so far, and run nothing")
+    sweeping.add_argument("--dry-run", action="store_true", help="estimate time, memory and disk, and run nothing")
+    sweeping.add_argument(
+        "--report", action="store_true", help="write a report on the cells that are done, and run nothing"
+    )
 
 
 def run_sweep(options: argparse.Namespace) -> int:
-    """Run a sweep, or what is left of it; or draw it, or say what it will take. Return 1 if cells failed."""
+    """Run a sweep or what is left of it, report on it, or estimate its cost; return 1 if cells failed."""
     with extra("data", "a sweep"):
-        from umab.experiments import cluster, cost, parts
-        from umab.experiments.pooled import Found
-        from umab.experiments.sweep import Sweep, grid_of
-        from umab.report import sweep_page
+        from umab.research.experiments import cluster, cost, parts
+        from umab.research.experiments.pooled import Found
+        from umab.research.experiments.sweep import Sweep, grid_of
+        from umab.research.report import sweep_page, words
 
     sweep, real = Sweep.read(options.sweep), REAL[options.data]
     out = Path(options.out or f"sweep-{sweep.id}")
@@ -70,21 +77,21 @@ def run_sweep(options: argparse.Namespace) -> int:
         n_apart = 0 if options.dry_run else parts.sort_out(grid, out)
         done = parts.done(out) & grid.cells.keys()
         cells = [cell for id, cell in grid.cells.items() if id not in done]
-        print("".join(f"{line}\n" for line in sweep_page.notes(grid, n_apart)), end="", flush=True)
+        print("".join(f"{line}\n" for line in sweep_notes(grid, n_apart)), end="", flush=True)
         if options.dry_run:
-            print(sweep_page.costs(grid, len(done), cost.estimate(cells, heads, crew.n_workers), before, crew))
+            print(sweep_costs(grid, len(done), cost.estimate(cells, heads, crew.n_workers), before, crew))
             return 0
         try:
             failed = cluster.run(cells, out, crew, n_skipped=parts.rounds_of(grid.cells[id] for id in done))
         except KeyboardInterrupt:
-            said = sweep_page.summary(grid, len(parts.done(out) & grid.cells.keys()))
-            print(f"umab: stopped; {said}, and the same command goes on from there", file=sys.stderr)
+            said = words.sweep_progress(grid, len(parts.done(out) & grid.cells.keys()))
+            print(f"umab: stopped; {said}, and the same command continues from there", file=sys.stderr)
             return 130
     found = Found.of(grid, parts.read(grid, out))
     if found.n_done:
         print(as_table(sweep_page.best_rows(found), line=True))
     place = str(Path(glob.escape(str(out))) / "parts" / "*.parquet")
-    print(f"\n{sweep_page.summary(grid, found.n_done)}; to read them: polars.read_parquet({place!r})")
-    for line in sweep_page.failures(failed, grid.cells):
+    print(f"\n{words.sweep_progress(grid, found.n_done)}; to read them: polars.read_parquet({place!r})")
+    for line in sweep_failures(failed, grid.cells):
         print(f"umab: failed: {line}", file=sys.stderr)
     return int(bool(failed))

@@ -1,16 +1,22 @@
-"""What commands print: tables of text."""
+"""What commands print: tables of text, and notes on a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from umab._support.display import counted
+from umab._support.progress import duration, short
+
 if TYPE_CHECKING:
-    from umab.experiments.runner import Run
+    from umab.research.experiments.cluster import Crew
+    from umab.research.experiments.cost import Cost
+    from umab.research.experiments.runner import Run
+    from umab.research.experiments.sweep import Cell, Grid
 
 
 def as_table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
-    """Return rows as columns of text, with a line under the first if that is wanted."""
+    """Return rows as columns of text, with a line under the first row if `line` is true."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if line:
@@ -19,8 +25,8 @@ def as_table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
 
 
 def regrets(run: Run) -> str:
-    """Return the final regrets as a table for each experiment and setting."""
-    from umab.report import words
+    """Return the final regrets, as one table for each experiment and setting."""
+    from umab.research.report import words
 
     parts = []
     for outcome in run.outcomes:
@@ -36,7 +42,7 @@ def regrets(run: Run) -> str:
 
 
 def verdicts(run: Run) -> str:
-    """Return the verdicts as a table: a row an experiment, a column a setting."""
+    """Return the verdicts as a table with one row per experiment and one column per setting."""
     if not any(outcome.judged for outcome in run.outcomes):
         return ""
     rows = [("", *run.settings, "claim")]
@@ -46,3 +52,44 @@ def verdicts(run: Run) -> str:
         claim = outcomes[0].experiment.claim or ", ".join(str(each.claim) for each in outcomes[0].judged)
         rows.append((id, *cells, claim + (" (stand-in data)" if outcomes[0].stand_in else "")))
     return "\n" + as_table(rows) + "\n"
+
+
+def sweep_notes(grid: Grid, n_others: int) -> list[str]:
+    """Say what may surprise: policies that are not run, tables given twice, stand-ins, and parts of other grids."""
+    from umab.research.report import words
+
+    said = words.sweep_refusals(grid)
+    said += [f"{label} is the same table as {other}, and is run only once." for label, other in grid.same]
+    if stand_ins := [table.label for table in grid.tables if table.stand_in]:
+        said.append(f"Not all data are real: {words.listed(stand_ins)}.")
+    if n_others:
+        said.append(f"The folder other-parts keeps {counted(n_others, 'part')} of other grids or versions.")
+    return said
+
+
+def sweep_costs(grid: Grid, n_done: int, cost: Cost, before: int, crew: Crew) -> str:
+    """Say what a sweep will need, if a process needs `before` bytes before it runs anything."""
+    times = counted(crew.n_workers, "worker")
+    memory = before + cost.a_cell * (crew.n_workers if crew.threads else 1)
+    new = len(grid.cells) - n_done
+    return "\n".join(
+        (
+            f"cells    {len(grid.cells)}, of which {n_done} are done and {new} would run",
+            f"rounds   {short(cost.n_rounds)}",
+            f"time     about {duration(cost.seconds)} on {times} like this machine, estimated from short runs",
+            f"memory   about {short(memory)}B {'in total' if crew.threads else 'per worker with one thread'}",
+            f"disk     about {short(cost.disk)}B",
+        )
+    )
+
+
+def sweep_failures(failed: Mapping[str, str], cells: Mapping[str, Cell]) -> list[str]:
+    """Name the cells that failed, with one line for each error."""
+    by_error: dict[str, list[str]] = {}
+    for id, error in failed.items():
+        by_error.setdefault(error, []).append(str(cells[id]))
+    more = 3
+    return [
+        f"{'; '.join(names[:more])}{f'; and {len(names) - more} more' if len(names) > more else ''}: {error}"
+        for error, names in by_error.items()
+    ]

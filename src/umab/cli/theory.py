@@ -1,14 +1,15 @@
-"""`umab certify` and `umab scaling`: the theorems, and how regret grows."""
+"""`umab certify` and `umab scaling`: the statements of the proofs, and how regret grows."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from umab.algorithms.registry import policy_as_written, recommended, registered
+from umab._support.files import write_atomically
+from umab.algorithms.names import policy_as_written
+from umab.algorithms.registry import recommended, registered
 from umab.cli.options import Commands, add_table_options, command, read_table, whole_from
 from umab.cli.texts import as_table
-from umab.files import write_atomically
 
 
 def add(commands: Commands) -> None:
@@ -17,29 +18,34 @@ def add(commands: Commands) -> None:
         commands,
         "certify",
         certify,
-        "check every statement of the proofs along runs on a table of losses, or search for their worst cases",
+        "check every statement of the proofs along runs on a loss table, or search for the worst cases",
         "umab certify losses.csv --policy umab-g-a",
     )
-    certifying.add_argument("losses", nargs="?", help="a table of losses, as for compare; not needed for --search")
+    certifying.add_argument("losses", nargs="?", help="a loss table, as for umab compare; not needed with --search")
     add_table_options(certifying)
     certifying.add_argument(
         "--policy",
         metavar="POLICY",
         action="append",
-        help="umab-nn, umab-s, centred(umab-s) or a form of umab-g; can be repeated (default: four of these)",
+        help="check only this policy: umab-nn, umab-s, centred(umab-s) or a variant of umab-g; can be repeated "
+        "(default: four of these)",
     )
-    certifying.add_argument("--trials", type=whole_from(1), default=20, metavar="N", help="how many runs (default: 20)")
-    certifying.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of the runs, or of the search")
     certifying.add_argument(
-        "--search", action="store_true", help="search small tables for the worst cases; takes minutes"
+        "--trials", type=whole_from(1), default=20, metavar="N", help="number of runs of each policy (default: 20)"
     )
-    certifying.add_argument("--json", metavar="FILE", help="also write the table, or the worst cases, as JSON")
+    certifying.add_argument(
+        "--seed", type=whole_from(0), default=0, metavar="N", help="seed of the runs or of the search (default: 0)"
+    )
+    certifying.add_argument(
+        "--search", action="store_true", help="search small tables for the worst cases, which takes minutes"
+    )
+    certifying.add_argument("--json", metavar="FILE", help="also write the outcome to this file, as JSON")
 
     growing = command(
         commands,
         "scaling",
         show_scaling,
-        "measure how regret grows with rounds, arms or the scale of losses",
+        "measure how regret grows with the number of rounds, the number of arms or the scale of the losses",
         "umab scaling umab-nn umab-g --over rounds arms",
     )
     growing.add_argument(
@@ -47,7 +53,7 @@ def add(commands: Commands) -> None:
         nargs="*",
         metavar="POLICY",
         default=[recommended().name],
-        help="name or name:key=value (default: the recommended one)",
+        help="a policy, given as NAME or NAME:KEY=VALUE (default: the recommended policy)",
     )
     growing.add_argument(
         "--over",
@@ -60,7 +66,8 @@ def add(commands: Commands) -> None:
         "--family",
         choices=("hard", "turn", "small"),
         default="hard",
-        help="hard: coins, at the worst of six gaps; turn: the better arm changes late; small: losses of 1e-8",
+        help="kind of losses. hard: coin flips, at the worst of six gaps; turn: the better arm changes late; small: "
+        "losses of 1e-8 (default: hard)",
     )
     growing.add_argument(
         "--tables", type=whole_from(2), default=20, metavar="N", help="tables of each size (default: 20)"
@@ -68,8 +75,10 @@ def add(commands: Commands) -> None:
     growing.add_argument(
         "--trials", type=whole_from(1), default=5, metavar="N", help="trials on each table (default: 5)"
     )
-    growing.add_argument("--seed", type=whole_from(0), default=0, metavar="N", help="of tables and trials (default: 0)")
-    growing.add_argument("--out", metavar="FOLDER", help="also draw the growth there, as PNG and PDF")
+    growing.add_argument(
+        "--seed", type=whole_from(0), default=0, metavar="N", help="seed of the tables and trials (default: 0)"
+    )
+    growing.add_argument("--out", metavar="FOLDER", help="also draw the growth as PNG and PDF files in this folder")
 
 
 def certify(options: argparse.Namespace) -> int:
@@ -94,7 +103,7 @@ def certify(options: argparse.Namespace) -> int:
             write_atomically(options.json, worst_cases.as_json(cases).encode())
         return 0
     if not options.losses:
-        raise ValueError("certify needs a table of losses, or --search")
+        raise ValueError("certify needs a loss table, or --search")
     losses = read_table(options)
     names = options.policy or [
         name
@@ -107,7 +116,7 @@ def certify(options: argparse.Namespace) -> int:
     }
     for name, rows in every.items():
         print(f"{name}\n{as_table(certificates.as_rows(rows), line=True)}\n")
-    print(f"Violated means: by more than {certificates.TOLERANCE:g} of the numbers that were added up.")
+    print(f"A statement is violated if it fails by more than {certificates.TOLERANCE:g} of the numbers added up.")
     if options.json:
         write_atomically(options.json, certificates.as_json(every))
     rights = [row for rows in every.values() for row in rows if row.form != "as printed"]
@@ -115,7 +124,7 @@ def certify(options: argparse.Namespace) -> int:
 
 
 def show_scaling(options: argparse.Namespace) -> None:
-    """Fit and print exponents of growth, and draw them if that is wanted."""
+    """Fit and print exponents of growth, and draw the fits if --out is given."""
     from umab.theory.scaling import LEVEL, scaling
 
     for over in options.over:
@@ -137,8 +146,8 @@ def show_scaling(options: argparse.Namespace) -> None:
             )
         )
         if options.out:
-            from umab.report.charts import scaling_chart
-            from umab.report.folder import draw
+            from umab.research.report.charts import scaling_chart
+            from umab.research.report.folder import draw
 
             place = Path(options.out)
             place.mkdir(parents=True, exist_ok=True)

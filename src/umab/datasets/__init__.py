@@ -8,9 +8,9 @@
 | `bad_losses` | 2 | the arm that looks worse at first is the better one later |
 | `stochastic` | 2 | normal, with means that differ by 1 |
 
-Each has 1258 rounds. Where the paper's text and its figures go by different data, ``setting`` chooses: ``"printed"``
-or ``"figure"``. `stocks` and `sales` come from public tables, which `umab.datasets.sources` finds or downloads; where
-there is no way to have one, a stand-in takes its place and says so; that of `stocks` has 1257 rounds.
+Each has 1258 rounds. Where the paper's text and its figures use different data, ``setting`` chooses: ``"printed"`` or
+``"figure"``. `stocks` and `sales` come from public tables, which `umab.datasets.sources` finds or downloads. If a table
+is not available, a stand-in takes its place and says so; the stand-in for `stocks` has 1257 rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from umab.datasets.selection import selection
 from umab.datasets.stocks import stocks
 from umab.datasets.suite_tables import suite
 from umab.datasets.synthetic import bad_losses, stochastic
-from umab.losses import Losses
+from umab.tables.losses import Losses
 
 __all__ = ["DATASETS", "bad_losses", "check", "load", "sales", "selection", "stochastic", "stocks", "suite", "takes"]
 
@@ -47,10 +47,10 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
     name
         One of `DATASETS`.
     real
-        True for a public table or an error, False for its stand-in, None for the table if it can be had. Data sets
-        that come from no table ignore it.
+        True for a public table or an error, False for its stand-in, None for the table if it is available. Data sets
+        that do not come from a table ignore it.
     **parameters
-        Those of the data set.
+        The parameters of the data set.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
 
 
 def check(name: str, **parameters: Any) -> None:
-    """Refuse the name of no data set, and parameters that it does not take."""
+    """Raise an error if there is no data set of this name, or if it does not take these parameters."""
     if not isinstance(name, str) or name not in DATASETS:
         raise ValueError(f"a data set must be one of {', '.join(DATASETS)}, but got {name!r}{_hint(name, DATASETS)}")
     known = [each for each in inspect.signature(DATASETS[name]).parameters if each != "real"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from umab import checks
-from umab.extras import extra
+from umab._support import checks
+from umab._support.extras import extra
 
 Setting: TypeAlias = Literal["printed", "figure"]
 """The data as the paper describes them, or as they were when its figures were drawn."""
@@ -15,7 +15,7 @@ HORIZON = 1258
 
 
 def parameters(setting: Any, seed: Any) -> dict[str, Any]:
-    """Return a setting and a seed, checked, as a provenance holds them."""
+    """Return a setting and a seed, checked, in the form of a provenance."""
     return {
         "setting": checks.one_of("setting", setting, ("printed", "figure")),
         "seed": checks.whole("seed", seed, least=0),
@@ -23,7 +23,7 @@ def parameters(setting: Any, seed: Any) -> dict[str, Any]:
 
 
 def import_polars() -> Any:
-    """Return the package polars, which is imported only where a table is read."""
+    """Return the package polars, which is imported only when a table is read."""
     with extra("data", "reading tables"):
         import polars
     return polars

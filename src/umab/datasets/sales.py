@@ -10,40 +10,40 @@ import numpy as np
 
 from umab.datasets import sources
 from umab.datasets.common import HORIZON, Setting, import_polars, parameters
-from umab.losses import Losses, Table
+from umab.tables.losses import Losses, Table
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
 _STORES = range(1, 11)
-_PER_WEEK = 10  # departments of a store that report a week: one a round
+_PER_WEEK = 10  # departments of a store that report in a week, one per round
 _UNIT = 1500.0  # what the paper's figure divides by
 
 
 def sales(setting: Setting = "printed", *, seed: int = 0, real: bool | None = None) -> Losses:
     """Return what departments of ten stores sold in a week, as losses below 0; each arm is a store.
 
-    The table has the weekly sales of the departments of Walmart stores from 2010-02-05 to 2012-10-26, 143 weeks, of
-    which stores 1 to 10 are taken. A week gives ten rounds, and 1258 rounds are kept. Some sales are negative, as when
-    more was returned than sold: ``provenance["positive_losses"]`` says how many of the losses are positive for it.
+    The table has the weekly sales of the departments of Walmart stores from 2010-02-05 to 2012-10-26, 143 weeks;
+    stores 1 to 10 are used. A week gives ten rounds, and 1258 rounds are kept. Sales are negative if more was returned
+    than sold: ``provenance["positive_losses"]`` says how many losses are positive because of that.
 
-    Without the table, a stand-in takes its place: a random one of the same form, with departments of log-normal size,
-    a season of a year and a few returns, which goes the same way from there on.
+    Without the table, a stand-in takes its place: a random table of the same form, with departments of log-normal size,
+    a yearly season and a few returns. From there on it is treated like the real one.
 
     Parameters
     ----------
     setting
-        ``"printed"``: week by week, ten departments of each store are drawn without replacement, and report one a
+        ``"printed"``: week by week, ten departments of each store are drawn without replacement, and report one per
         round. The loss is −sales. Draws are made week by week, and within a week store by store.
 
         ``"figure"``: of each store, the first ten rows of every week, in the order of the file, which is by department
-        and then by week. So the rounds go through all weeks of department 1, then through those of department 2, and
-        on to the 114th week of department 9. The loss is −sales/1500.
+        and then by week. So the rounds go through all weeks of department 1, then of department 2, and on to the 114th
+        week of department 9. The loss is −sales/1500.
     seed
-        Of the draw of departments, and of the stand-in.
+        The seed for drawing the departments, and for the stand-in.
     real
-        True for the table or an error, False for the stand-in, None for the table if it can be had. Which one it was
-        is in ``provenance["stand_in"]`` and in ``source``.
+        True for the table or an error, False for the stand-in, None for the table if it is available. Which one it is
+        can be seen in ``provenance["stand_in"]`` and in ``source``.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def sales(setting: Setting = "printed", *, seed: int = 0, real: bool | None = No
 
 
 def other_stores(stores: range, *, seed: int, real: bool | None = None) -> Losses:
-    """Return the same of other stores, in the printed setting; there are stores 1 to 45."""
+    """Return the same for other stores, in the printed setting; there are stores 1 to 45."""
     given = {"stores": [stores.start, stores.stop - 1], "seed": seed}
     return _sales("other_stores", "printed", stores, given, real)
 
@@ -74,7 +74,7 @@ def _sales(name: str, setting: Setting, stores: range, given: dict[str, Any], re
         frame = _read(content, stores)
         source = f"weekly sales of departments of {n_stores} Walmart stores, 2010-02-05 to 2012-10-26"
         origin |= {"file": public.file, "file_sha256": public.sha256}
-    # Subtracting from 0 makes no −0 of a week without sales.
+    # Subtracting from 0 avoids −0 in a week without sales.
     table = 0.0 - (_drawn(frame, stores, seed) if setting == "printed" else _first(frame, stores) / _UNIT)
     return Losses.of(
         table,
@@ -85,7 +85,7 @@ def _sales(name: str, setting: Setting, stores: range, given: dict[str, Any], re
 
 
 def _drawn(frame: DataFrame, stores: range, seed: int) -> Table:
-    """Return ten rounds a week: sales of departments drawn from those of the store and week."""
+    """Return ten rounds per week: sales of departments that are drawn for each store and week."""
     rng = np.random.default_rng(seed)
     of_week = frame.group_by("Date", "Store").agg("Weekly_Sales").sort("Date", "Store")["Weekly_Sales"].to_list()
     drawn = np.array([rng.choice(sales, _PER_WEEK, replace=False) for sales in of_week])
@@ -112,7 +112,7 @@ def _read(content: bytes, stores: range) -> DataFrame:
 def _stand_in(seed: int, stores: range) -> DataFrame:
     """Return random sales in the form of the table: ordered by store, department and week, rounded to cents.
 
-    Their size and spread, and the shares of returns and of missing rows, are close to those of the table.
+    Their size and spread, and the shares of returns and of missing rows, are close to the table's.
     """
     shape = n_stores, n_departments, n_weeks = len(stores), 72, 143
     # A stream of its own: neither the draw of departments nor a trial may repeat the numbers that made the sales.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from umab.datasets.common import HORIZON, Setting, parameters
-from umab.losses import Losses, Table
+from umab.tables.losses import Losses, Table
 
 _RATES = (0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 0.0025, 0.025)
 _TRUTH = np.arange(1.0, 6.0)
@@ -17,12 +17,12 @@ def selection(setting: Setting = "printed", *, seed: int = 0) -> Losses:
     """Return 1258 rounds of training errors of ten learners; each arm is a learning rate.
 
     All learn y = ⟨x, (1, 2, 3, 4, 5)⟩ + 5·N(0, 1) by stochastic gradient descent on squared errors. An error that is
-    too large for a double is replaced by the learner's last one that is not.
+    too large for a double is replaced by the learner's last finite one.
 
     Parameters
     ----------
     setting
-        ``"printed"``: one stream of 1258 rows, of which each learner sees one a round. A row x is a normal vector
+        ``"printed"``: one stream of 1258 rows, of which each learner sees one per round. A row x is a normal vector
         scaled to length 1, and all learners start from one point θ ~ N(0, 1)⁵, so that only their rates differ. The
         loss of round t is the root of the mean squared error on the first t rows, after the t-th was learned.
 
@@ -30,7 +30,7 @@ def selection(setting: Setting = "printed", *, seed: int = 0) -> Losses:
         over its rows, shuffled anew, in batches of 32 and a last one of 4. The loss is the length of the vector of
         its 100 errors before the pass.
     seed
-        Of the rows, the starts and the shuffles.
+        The seed for the rows, the starts and the shuffles.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def selection(setting: Setting = "printed", *, seed: int = 0) -> Losses:
 
 
 def _one_stream(rng: np.random.Generator) -> Table:
-    """Return the errors of learners that see one row a round, the same for all."""
+    """Return the errors of learners that see one row per round, the same for all."""
     rates = np.array(_RATES)
     rows = rng.standard_normal((len(_TRUTH), HORIZON))
     rows /= np.sqrt((rows * rows).sum(axis=0))
@@ -74,7 +74,7 @@ def _one_stream(rng: np.random.Generator) -> Table:
 
 
 def _passes(rng: np.random.Generator) -> Table:
-    """Return the errors of learners that each pass over rows of their own, once a round."""
+    """Return the errors of learners that each pass over rows of their own, once per round."""
     rates = np.array(_RATES)
     n_learners = len(rates)
     rows = rng.standard_normal((len(_TRUTH), n_learners, _N_ROWS))

@@ -1,8 +1,8 @@
-"""Where the two public tables come from: a folder of the user, a cache, or a pinned address.
+"""Where the two public tables come from: the user's own folder, a cache, or a pinned address.
 
-Two environment variables say where to look. ``UMAB_DATA`` names a folder with tables that somebody has put there; a
+Two environment variables say where to look. ``UMAB_DATA`` names a folder in which you have put tables yourself; a
 damaged file in it is an error. ``UMAB_CACHE`` names the folder for downloads, in place of the user's cache folder; a
-damaged file in it is downloaded anew. Whatever the way, a table is used only if its sha256 is the known one.
+damaged file in it is downloaded again. In every case, a table is used only if its sha256 is the known one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from umab.extras import extra
-from umab.progress import Progress
+from umab._support.extras import extra
+from umab._support.progress import Progress
 
 _FORMS = (".csv", ".csv.gz", ".zip", ".csv.zip")
-_TIMEOUTS = (10.0, 30.0)  # seconds until a connection must stand, and between two pieces of an answer
+_TIMEOUTS = (10.0, 30.0)  # seconds to connect, and between two pieces of a response
 _PIECE = 2**16
 
 
@@ -33,7 +33,7 @@ class DamagedFile(ValueError):
 
 
 class FetchError(OSError):
-    """A table cannot be downloaded. The message says why, and is the same on every machine."""
+    """A table cannot be downloaded. The message says why, in the same words on every machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,15 @@ class Source:
     Attributes
     ----------
     name
-        The name of the data set that is made from it.
+        The name of the data set made from it.
     stems
         What its file may be called in ``$UMAB_DATA``, without the ending; the first is its name elsewhere.
     url
         The address to download from, pinned to a commit.
     sha256, size
-        Of the table, uncompressed; the size in bytes.
+        Digest and size in bytes of the uncompressed table.
     archive_sha256, archive_size
-        Of what the address holds, if that is an archive with the table in it.
+        Digest and size of the download, if that is an archive with the table in it.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """What is known of a table on this machine.
+    """What is known about a table on this machine.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ SOURCES = {
 }
 """The public tables by the name of their data set."""
 
-_failures: dict[Source, str] = {}  # what went wrong with downloads in this process, so as not to wait for it again
+_failures: dict[Source, str] = {}  # why downloads failed in this process, so that it does not wait again
 
 
 def cache_folder() -> Path:
@@ -134,7 +134,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("UMAB_CACHE")
     if chosen:
         return Path(chosen).expanduser()
-    # Where pooch would put them: what is there can be listed and read without it.
+    # The folder that pooch would use; without pooch, the files in it can still be listed and read.
     home = Path("~").expanduser()
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "umab" / "umab" / "Cache"
@@ -164,8 +164,8 @@ def read(path: Path, source: Source) -> bytes:
 def fetch(source: Source) -> Path:
     """Return the file of a table in the cache, downloaded if it is not there.
 
-    A download gets its place in the cache once its content is known to be right. A file there that is damaged is
-    replaced. After a failure, this process does not try again.
+    A download is moved to the cache once its content is known to be right. A damaged file there is replaced. After a
+    failure, this process does not try again.
     """
     target = cache_folder() / source.download
     if target.is_file():
@@ -208,14 +208,14 @@ def status(source: Source) -> Status:
 
 
 def obtain(source: Source, real: bool | None) -> tuple[bytes | None, str]:
-    """Return the table, or None and why there must be a stand-in.
+    """Return the table, or None and the reason for a stand-in.
 
     Parameters
     ----------
     source
         The table.
     real
-        True for the table or an error, False for a stand-in, None for the table if it can be had.
+        True for the table or an error, False for a stand-in, None for the table if it is available.
     """
     if real is not None and not isinstance(real, bool):
         raise TypeError(f"real must be True, False or None, but got real={real!r}")
@@ -231,9 +231,9 @@ def obtain(source: Source, real: bool | None) -> tuple[bytes | None, str]:
             return None, "as the real table is not in UMAB_DATA or the cache and could not be downloaded"
         folder = os.environ.get("UMAB_DATA")
         raise FileNotFoundError(
-            f"the table {source.file} must be there for real=True, but "
-            f"{f'UMAB_DATA={folder} does not hold it' if folder else 'UMAB_DATA is not set'}, "
-            f"the cache {cache_folder()} does not hold it, and {error}; this process does not try again"
+            f"real=True needs the table {source.file}, but "
+            f"{f'it is not in UMAB_DATA={folder}' if folder else 'UMAB_DATA is not set'}, "
+            f"it is not in the cache {cache_folder()}, and {error}; this process does not try again"
         ) from error
 
 
@@ -257,9 +257,9 @@ def _table(content: bytes, suffix: str, source: Source, label: str) -> bytes:
     """Return the table in the content of a file, checked."""
     try:
         table = _unpacked(content, suffix)
-    except Exception as error:  # there is no end to what unpacking damaged data may raise
+    except Exception as error:  # unpacking damaged data may raise almost anything
         raise DamagedFile(
-            f"{label} must be a whole {suffix} file that holds one table, but cannot be read as that: {error}"
+            f"{label} must be a complete {suffix} file with one table in it, but it cannot be read: {error}"
         ) from error
     _check_sha256(table, source.sha256, f"{label} must hold the table {source.file}")
     return table
@@ -285,7 +285,7 @@ def _check_sha256(content: bytes, expected: str, rule: str) -> None:
 
 
 def _download(source: Source, target: Path) -> None:
-    """Download to a folder beside the target, which goes away whatever happens; move what is right to the target."""
+    """Download to a temporary folder beside the target, and move the file to the target if it is right."""
     downloader = _pooch().HTTPDownloader
     size = source.archive_size or source.size
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -295,7 +295,7 @@ def _download(source: Source, target: Path) -> None:
         contextlib.ExitStack() as answers,
     ):
 
-        def close_at_the_end(answer: Any, **_: Any) -> None:  # pooch does not, if something goes wrong
+        def close_at_the_end(answer: Any, **_: Any) -> None:  # pooch does not if something goes wrong
             answers.callback(answer.close)
 
         new = Path(folder) / target.name
@@ -336,21 +336,21 @@ def _pooch() -> Any:
 class _Bridge:
     """Tells a progress bar what pooch reports."""
 
-    total = 0  # pooch sets it to the length of the answer, which is not that of the file if the server compresses
+    total = 0  # pooch sets it to the length of the response, which differs from the file's if the server compresses
 
     def __init__(self, bar: Progress, size: int) -> None:
         self._bar = bar
         self._left = size
 
     def update(self, n_bytes: int) -> None:
-        """Count bytes, of which pooch reports too many: it rounds up, and counts all once more at the end."""
+        """Count bytes. pooch reports too many: it rounds up, and reports all of them again at the end."""
         n_bytes = min(n_bytes, self._left)
         self._left -= n_bytes
         if n_bytes:
             self._bar.advance(n_bytes)
 
     def reset(self) -> None:
-        """Do nothing: there is no way back."""
+        """Do nothing: progress never goes back."""
 
     def close(self) -> None:
         """Do nothing: the bar closes itself."""

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from umab._support.extras import extra
 from umab.datasets import sources
 from umab.datasets.common import HORIZON, import_polars
-from umab.extras import extra
-from umab.losses import Losses, Table
+from umab.tables.losses import Losses, Table
 
 _TICKERS = ("CHK", "RRC", "EBAY", "IBM", "OXY", "KMI", "DISCK", "SIG", "AMD", "FB")
 
-# What the stand-in has: its tickers, and their closes on the day before its first return.
+# The tickers of the stand-in, with their closes on the day before its first return.
 _FIRST_CLOSES = {
     "AAPL": 67.8542,
     "AMZN": 261.95,
@@ -36,22 +36,22 @@ def stocks(*, real: bool | None = None) -> Losses:
     The loss of a round is −100·(open of the next day − open of the day)/(open of the first day). The table has the
     daily prices of companies in the S&P 500 from 2013-02-08 to 2018-02-07: 1259 days, so 1258 rounds.
 
-    Without the table, a stand-in takes its place: ten other companies of the same index and years, and closes where
-    the table has opens, rebuilt from daily returns that the package river carries (extra ``[river]``). It has 1257
-    rounds.
+    Without the table, a stand-in takes its place: ten other companies of the same index and years, with closing prices
+    in place of opening prices, rebuilt from daily returns that come with the package river (extra ``[river]``). It has
+    1257 rounds.
 
     Parameters
     ----------
     real
-        True for the table or an error, False for the stand-in, None for the table if it can be had. Which one it was
-        is in ``provenance["stand_in"]`` and in ``source``.
+        True for the table or an error, False for the stand-in, None for the table if it is available. Which one it is
+        can be seen in ``provenance["stand_in"]`` and in ``source``.
     """
     content, why = sources.obtain(sources.SOURCES["stocks"], real)
     return _stand_in(why) if content is None else _real(content, _TICKERS, {})
 
 
 def other_stocks(n_stocks: int, *, seed: int, real: bool | None = None) -> Losses:
-    """Return the same of other stocks, drawn from those that have an opening price on every day.
+    """Return the same for other stocks, drawn from the stocks that have an opening price on every day.
 
     Without the table, a stand-in takes its place: random prices whose daily changes have heavy tails.
     """
@@ -100,7 +100,7 @@ def _read(content: bytes) -> Any:
 
 
 def _opens(content: bytes, tickers: Sequence[str]) -> Table:
-    """Return the opening prices: one row a day, one column a ticker."""
+    """Return the opening prices: one row per day, one column per ticker."""
     polars = import_polars()
     by_ticker = (
         _read(content)

@@ -1,9 +1,9 @@
-"""A suite of loss tables that differ in kind, to see how a policy does in general.
+"""A suite of loss tables of different kinds, to see how a policy does in general.
 
-It has two halves. The development half is for making and tuning policies; what is then claimed of one is measured on
+It has two halves. The development half is for making and tuning policies; claims about a policy are then measured on
 the validation half. Both have the same kinds of losses, in tables that differ in everything else: arms, rounds, scale,
-seed, and what exactly happens. Every table is seeded, and names, order and contents are fixed: a changed table would be
-another suite.
+seed, and what exactly happens. Every table is seeded, and names, order and contents are fixed: with a changed table it
+would be another suite.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from umab import checks
+from umab._support import checks
 from umab.algorithms.exp3 import EXP3
 from umab.datasets.sales import other_stores, sales
 from umab.datasets.selection import selection
 from umab.datasets.stocks import other_stocks, stocks
 from umab.datasets.synthetic import bad_losses, stochastic
-from umab.losses import Losses, Table
-from umab.simplex import draw, likeliest
+from umab.maths.simplex import draw, likeliest
+from umab.tables.losses import Losses, Table
 
 Half: TypeAlias = Literal["development", "validation"]
 Rng: TypeAlias = np.random.Generator
@@ -31,19 +31,19 @@ Rng: TypeAlias = np.random.Generator
 def suite(
     half: Half | None = None, *, names: Iterable[str] | None = None, seed: int = 0, real: bool | None = None
 ) -> dict[str, Losses]:
-    """Return the loss tables of the suite by name: those of one half, or of both.
+    """Return the loss tables of the suite by name, from one half or from both.
 
     Parameters
     ----------
     half
         ``"development"``, ``"validation"``, or None for both.
     names
-        Only the tables of these names; the others are not made, so what they need may be missing.
+        The tables to make, by default all. What the others need may be missing.
     seed
-        0 for the suite itself. With another number the tables that are drawn are drawn anew: the same kinds, other
-        losses. Those that are defined, measured or taken from a public table as a whole stay as they are.
+        0 for the suite itself. With another number, random tables are drawn anew: the same kinds, other losses.
+        Tables that are defined, measured or taken from a public table as a whole stay as they are.
     real
-        As in `umab.datasets.load`: whether tables of stocks and sales must be, may be or may not be the public ones.
+        As in `umab.datasets.load`, for the tables of stocks and sales.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 
 def entries(half: Half | None = None) -> list[Entry]:
-    """Return what the suite consists of, without making the tables."""
+    """Return the entries of the suite, without making the tables."""
     if half is not None:
         checks.one_of("half", half, ("development", "validation"))
     return [entry for entry in _ENTRIES if half in (None, entry.half)]
@@ -124,7 +124,7 @@ def _line(n_arms: int, gap: float) -> Table:
 
 
 def _by_turns(n_rounds: int, starts: list[int], means: list[list[float]]) -> Table:
-    """Return the means of each round: those of the turn that it is in."""
+    """Return the means of each round, which are given for each turn."""
     return np.array(means)[np.searchsorted(starts, np.arange(n_rounds), side="right") - 1]
 
 
@@ -139,7 +139,7 @@ def _waves(n_rounds: int, n_arms: int, n_periods: float) -> Table:
 
 
 def _against_exp3(rng: Rng, n_rounds: int, n_arms: int, low: float, high: float) -> Table:
-    """Return losses made against a run of EXP3: the arm that it likes best costs `high`, the others `low`."""
+    """Return losses made against a run of EXP3: its likeliest arm costs `high`, the others `low`."""
     policy = EXP3(low=low, high=high, horizon=n_rounds)
     parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     table = np.full((n_rounds, n_arms), low)

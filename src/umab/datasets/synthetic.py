@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from umab.datasets.common import HORIZON, Setting, parameters
-from umab.losses import Losses
+from umab.tables.losses import Losses
 
 _ARMS = ("arm 1", "arm 2")
 
@@ -14,7 +14,7 @@ def bad_losses() -> Losses:
     """Return 1258 rounds in which the arm that looks worse at first is by far the better one later.
 
     The losses of the two arms are (0, −0.5) before round 100, (−10, 0) before round 150 and (−0.05, 0) from then on.
-    Rounds count from 1. The paper's definition stops short of round 1258; here it is like the one before.
+    Rounds count from 1. The paper's definition stops short of round 1258; here that round is like the one before.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def stochastic(setting: Setting = "printed", *, seed: int = 0) -> Losses:
     setting
         ``"printed"`` for means of (1, 0), or ``"figure"`` for (−1, 0): there, the better arm has rewards of mean 1.
     seed
-        Of the draw.
+        The seed of the draw.
 
     Examples
     --------

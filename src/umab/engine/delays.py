@@ -1,4 +1,4 @@
-"""How late feedback comes: a constant, a number a round, or a distribution."""
+"""How late feedback arrives: a constant delay, one delay per round, or a distribution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab import checks
+from umab._support import checks
 from umab.engine.streams import stream
 
 Rounds = npt.NDArray[np.int64]
@@ -17,7 +17,7 @@ Distribution = Callable[[np.random.Generator, int], Any]
 
 
 class Delays(NamedTuple):
-    """Checked delays: of every trial alike, or drawn for each trial from a stream of its own."""
+    """Checked delays: the same for every trial, or drawn for each trial from a stream of its own."""
 
     given: Rounds | None
     distribution: Distribution | None
@@ -25,7 +25,7 @@ class Delays(NamedTuple):
 
     @classmethod
     def of(cls, delays: Any, n_rounds: int) -> Delays:
-        """Return `delays` for `n_rounds`: a whole number, one a round, or a function that draws them."""
+        """Return `delays` for `n_rounds`: a whole number, one per round, or a function that draws them."""
         if callable(delays):
             name = getattr(delays, "__qualname__", repr(delays))
             return cls(None, delays, f"drawn by {name}")
@@ -40,7 +40,7 @@ class Delays(NamedTuple):
         if self.distribution is None:
             assert self.given is not None
             return np.broadcast_to(self.given, (len(trials), n_rounds))
-        # Not the streams of the draws: with another delay the arms are drawn from the same uniform numbers.
+        # Not the streams of the draws, so that arms are drawn from the same uniform numbers whatever the delays.
         generators = (np.random.Generator(stream(seed, trial, of_delays=True)) for trial in trials)
         return np.array([_checked(self.distribution(each, n_rounds), n_rounds) for each in generators])
 
@@ -53,5 +53,5 @@ def _checked(delays: Any, n_rounds: int) -> Rounds:
         )
     if array.min() < 0:
         raise ValueError(f"delays must be at least 0, but got {array.min()} for round {int(array.argmin())}")
-    # What comes after the last round never comes; so no delay need be longer than the run.
+    # Feedback after the last round never arrives, so no delay need be longer than the run.
     return np.asarray(np.minimum(array, n_rounds), dtype=np.int64)

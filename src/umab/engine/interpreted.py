@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from umab.algorithms.base import FullInformation, Policy
-from umab.algorithms.registry import as_policy
+from umab.algorithms.names import as_policy
 from umab.engine.delays import Delays
 from umab.engine.streams import stream
-from umab.losses import Losses
-from umab.simplex import draw
+from umab.maths.simplex import draw
+from umab.tables.losses import Losses
 
 
 class Round(NamedTuple):
@@ -22,9 +22,9 @@ class Round(NamedTuple):
     Attributes
     ----------
     arm, probability
-        The arm drawn, by its index, and with which probability.
+        The index of the arm drawn, and its probability.
     state
-        The state after the round. Its lists are those that the next round changes.
+        The state after the round. The next round changes its lists in place.
     """
 
     arm: int

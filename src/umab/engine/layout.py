@@ -1,9 +1,9 @@
-"""How the numbers of a policy lie in one array of floats: its parameters first, then its state.
+"""How the numbers of a policy are laid out in one array of floats: its parameters first, then its state.
 
-One flat array is what compiled code takes fastest from Python, and what a save is made of. A NamedTuple lies in it as a
-record: how long its rows and fixed vectors are, if it has any, then its scalars, its vectors, its rows and its fixed
-vectors, one after the other. It may hold another NamedTuple, as the state of a wrapper holds that of the policy inside;
-the fields of that have the way to them as their names, as in ``inner.clip``. A ticket is a record in an array of its
+A flat array is the fastest to pass from Python to compiled code, and saves are made from it. It stores a NamedTuple as
+a record: the lengths of its rows and fixed vectors, if it has any, then its scalars, its vectors, its rows and its
+fixed vectors. A NamedTuple may contain another, as the state of a wrapper contains the state of the policy inside; the
+fields of the inner one are named by the path to them, as in ``inner.clip``. A ticket is a record in an array of its
 own.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.simplex import FixedVector, Rows, Vector
+from umab.maths.simplex import FixedVector, Rows, Vector
 
 Buffer = npt.NDArray[np.float64]
 
@@ -28,19 +28,19 @@ class Record(NamedTuple):
     """The fields of a NamedTuple, and where they are in an array."""
 
     types: tuple[tuple[str, type[Any]], ...]
-    """The type itself, under the name "", and those of the NamedTuples in it, under theirs."""
+    """The type itself, under the name "", and the types of the NamedTuples in it, under their names."""
     scalars: tuple[str, ...] = ()
     vectors: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
-    """How many floats an arm has in each of the rows."""
+    """How many floats each of the rows has for one arm."""
     lengths: tuple[int, ...] = ()
     """How many floats each of the fixed vectors has."""
 
     @classmethod
     def of(cls, example: Any, what: str) -> Record:
-        """Return the record of a NamedTuple for one arm; `what` is what a refusal calls it."""
+        """Return the record of a NamedTuple for one arm; `what` is what error messages call it."""
         kinds: dict[str, list[str]] = {"type": [], **{kind: [] for kind in _KINDS.values()}}
         types = {}
         for name, kind in _fields("", example, what):
@@ -74,16 +74,16 @@ class Record(NamedTuple):
         return len(self.sizes) + len(self.scalars)
 
     def n_arms(self, size: int) -> int:
-        """Return for how many arms an array of this size is; 0 if nothing in it depends on them."""
+        """Return the number of arms for which an array has this size; 0 if the size does not depend on it."""
         for_each = len(self.vectors) + sum(self.widths)
         return (size - self.first_vector - sum(self.lengths)) // for_each if for_each else 0
 
     def size(self, n_arms: int) -> int:
-        """Return how many floats an array for so many arms has."""
+        """Return the size of an array for `n_arms` arms, in floats."""
         return self.first_vector + (len(self.vectors) + sum(self.widths)) * n_arms + sum(self.lengths)
 
     def shapes(self, n_arms: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the vectors, rows and fixed vectors for so many arms, in the order of the array."""
+        """Return the shapes of the vectors, rows and fixed vectors for `n_arms` arms, in the order of the array."""
         vectors: dict[str, tuple[int, ...]] = dict.fromkeys(self.vectors, (n_arms,))
         rows = {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
         return vectors | rows | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
@@ -104,7 +104,7 @@ class Record(NamedTuple):
             if any(len(row) != width for row in fields[name]):
                 raise ValueError(f"{name} must have {width} numbers for each arm, but got {fields[name]!r}")
         n_arms = next(iter(lengths.values()), 0)
-        # Compiled code trusts these sizes: lists within lists, say, must not make an array of another one.
+        # Compiled code trusts these sizes, so lists within lists, for example, must not change the size of an array.
         shapes = self.shapes(n_arms)
         arrays = {name: np.asarray(fields[name], dtype=np.float64) for name in shapes}
         for name, array in arrays.items():
@@ -132,15 +132,15 @@ class Record(NamedTuple):
         return self.combined(fields, lambda type, parts: type(**parts))
 
     def combined(self, fields: Mapping[str, Any], combine: Callable[[type[Any], dict[str, Any]], Any]) -> Any:
-        """Combine the fields of each NamedTuple, the inner ones first; return what the outermost comes to."""
+        """Combine the fields of each NamedTuple, the inner ones first; return the result for the outermost."""
         made = dict(fields)
-        for name, type in reversed(self.types):  # an outer one comes before those in it
+        for name, type in reversed(self.types):  # an outer type comes before its inner ones
             made[name] = combine(type, {field: made[_way(name, field)] for field in type._fields})
         return made[""]
 
 
 class Layout(NamedTuple):
-    """How the parameters, the state and the tickets of a policy lie in arrays."""
+    """How the parameters, the state and the tickets of a policy are laid out in arrays."""
 
     parameters: Record
     state: Record
@@ -151,14 +151,14 @@ class Layout(NamedTuple):
         return self.sized(self.pack(policy.parameters_for(n_arms), policy.init(n_arms)), n_arms)
 
     def sized(self, buffer: Buffer, n_arms: int) -> Buffer:
-        """Return the buffer if it is one for so many arms: compiled code trusts that it is."""
+        """Return the buffer, if it is for `n_arms` arms: compiled code trusts that it is."""
         if len(buffer) != self.first_of_state + self.state.size(n_arms):
             found = self.state.n_arms(len(buffer) - self.first_of_state)
-            raise ValueError(f"a state must be one for {n_arms} arms, but got one for {found}")
+            raise ValueError(f"the state must be for {n_arms} arms, but got one for {found}")
         return buffer
 
     def pack(self, parameters: Any, state: Any) -> Buffer:
-        """Return a new buffer that holds both."""
+        """Return a new buffer that holds the parameters and the state."""
         return np.concatenate([self.parameters.pack(parameters), self.state.pack(state)])
 
     def pack_fields(self, parameters: Any, fields: Mapping[str, Any]) -> Buffer:
@@ -185,7 +185,7 @@ class Layout(NamedTuple):
         return name
 
     def probabilities(self, buffer: Buffer) -> Buffer:
-        """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of them."""
+        """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of buffers."""
         n_arms = self.state.n_arms(buffer.shape[-1] - self.first_of_state)
         vectors_before = self.state.vectors.index(self.distribution)
         start = self.first_of_state + self.state.first_vector + vectors_before * n_arms
@@ -205,12 +205,12 @@ def layout_of(policy: Policy) -> Layout:
     state = Record.of(policy.init(1), "state")
     if len(_distributions(state.vectors)) != 1:
         raise TypeError(
-            "a policy's state must have a umab.simplex.Vector called probabilities, or one state in it that has, but "
-            f"{state.types[0][1].__qualname__} has {state.vectors}"
+            "a policy's state must have a umab.simplex.Vector called probabilities, or contain one state that has it, "
+            f"but {state.types[0][1].__qualname__} has {state.vectors}"
         )
     if not hasattr(policy.init(1), "probabilities"):
         raise TypeError(
-            "a state that holds another must have a property probabilities, but "
+            "a state that contains another must have a property called probabilities, but "
             f"{state.types[0][1].__qualname__} has none"
         )
     blank = policy.ticket(1)
@@ -218,7 +218,7 @@ def layout_of(policy: Policy) -> Layout:
 
 
 def _fields(name: str, value: Any, what: str) -> Iterator[tuple[str, str | type]]:
-    """Yield the NamedTuples in a NamedTuple, itself first, and its other fields: name, and type or kind."""
+    """Yield name and type of a NamedTuple and of each one inside it, and name and kind of the other fields."""
     own_type = type(value)
     hints = get_type_hints(own_type, include_extras=True)
     yield name, own_type
@@ -237,7 +237,7 @@ def _fields(name: str, value: Any, what: str) -> Iterator[tuple[str, str | type]
 
 
 def _distributions(vectors: tuple[str, ...]) -> list[str]:
-    """Return the vectors from which arms may be drawn: that of the state itself, or else those of the states in it."""
+    """Return the vectors from which arms may be drawn: the state's own, or else those of the states inside it."""
     own = [name for name in vectors if name == "probabilities"]
     return own or [name for name in vectors if name.endswith(".probabilities")]
 
@@ -247,10 +247,10 @@ def _way(name: str, field: str) -> str:
 
 
 def check_distribution(policy: Policy, probabilities: Buffer) -> None:
-    """Raise if an update has left something that is not a distribution, as only an error in the policy can do."""
+    """Raise an error if an update has not left a distribution, which is always a mistake in the policy."""
     lowest = 0.0 if policy.plays_each_arm_first else 5e-324
     if not ((probabilities >= lowest).all() and (abs(probabilities.sum(axis=-1) - 1.0) < 1e-9).all()):
         raise ArithmeticError(
             f"the update of {policy.name} must leave positive probabilities that sum to 1, but left {probabilities}; "
-            "umab.testing.check_policy finds out why"
+            "run umab.testing.check_policy to find out why"
         )

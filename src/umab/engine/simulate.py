@@ -1,4 +1,4 @@
-"""Many trials of policies on one table of losses."""
+"""Many trials of policies on one loss table."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any, Literal, NamedTuple, get_args, overload
 import numpy as np
 import numpy.typing as npt
 
-from umab import checks
+from umab._support import checks
+from umab._support.progress import Progress
 from umab._version import __version__
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy
+from umab.algorithms.names import as_policy
 from umab.engine.compiled import compiler_version, delayed_simulation_kernel, simulation_kernel
 from umab.engine.delays import Delays
 from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
-from umab.losses import Losses, Table
-from umab.progress import Progress
-from umab.regret import Costs, pieces
-from umab.results import Result
+from umab.results.regret import Costs, pieces
+from umab.results.result import Result
+from umab.tables.losses import Losses, Table
 
-# Trials go through the compiled loop in blocks, so that memory does not grow with them. The number is fixed because
-# summaries are merged block by block: it decides the last bits of a mean.
+# Trials go through the compiled loop in blocks, so that memory does not grow with their number. The size of a block is
+# fixed because summaries are merged block by block: it determines the last bits of a mean.
 _TRIALS_A_BLOCK = 32
 
 Curve = npt.NDArray[np.float64]
@@ -77,7 +77,7 @@ def simulate(
     n_threads: int | None = None,
     progress: bool | Progress | None = None,
 ) -> Result | list[Result]:
-    """Run a policy, or several, on a table of losses, many times.
+    """Run a policy, or several, on a loss table, many times.
 
     Parameters
     ----------
@@ -87,28 +87,28 @@ def simulate(
         Rounds × arms: an array, a pandas or polars frame, the path of a CSV file (the names of the arms in its first
         line) or a Parquet file, or `Losses`.
     n_trials
-        How many times. Trial i draws from its own stream, ``SeedSequence(seed, spawn_key=(i,))``, the same for every
-        policy: neither another policy nor more trials or threads change what it draws.
+        The number of trials. Trial i draws from its own stream, ``SeedSequence(seed, spawn_key=(i,))``, the same for
+        every policy: neither other policies nor more trials or threads change what it draws.
     seed
-        A whole number from 0 on.
+        A whole number, at least 0.
     expected
-        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round in place of the loss of the arm drawn. The mean of this expected
-        regret is that of the sampled regret, and its error is smaller; `umab compare` prints it.
+        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round instead of the loss of the arm drawn. This expected regret has
+        the same mean as the sampled regret, and a smaller error; `umab compare` prints it.
     keep
         ``"all"`` keeps the regret and the arm of every round of every trial; ``"arms"`` keeps the arms but not the
         expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
         fit into memory.
     delays
-        How many rounds late the loss of a round comes: a whole number, an array of one a round, or a function of a
-        random generator and the number of rounds that returns such an array, called for each trial with a stream of its
-        own. With delay d the loss of round s is taken in before the draw of round s + d + 1; several due together go in
-        the order of their draws; what is open at the end is dropped. Every policy uses the probability at the time of
-        the draw. None is no delay.
+        How many rounds late the loss of a round arrives: a whole number, an array with one for each round, or a
+        function of a random generator and the number of rounds that returns such an array. The function is called for
+        each trial, with a stream of its own. With delay d, the policy learns from the loss of round s before the draw
+        of round s + d + 1. Losses that are due together come in the order of their draws, and choices that are open at
+        the end are dropped. Every policy uses the probability at the time of the draw. None means no delay.
     n_threads
-        Threads to use; None takes one a core. No bit of the result depends on it.
+        The number of threads; None uses one per core. No bit of the result depends on it.
     progress
-        Whether to show a progress bar; None shows one on a terminal. A bar that is there already is advanced by 1 for
-        every round of every trial, and stops the simulation with a CancelledError if it is told to stop.
+        Whether to show a progress bar; None shows one on a terminal. A bar that is passed is advanced by 1 for every
+        round of every trial, and ends the simulation with a CancelledError if it is stopped.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def simulate(
         )
         try:
             results = [_run(each, work, pool, n_threads) for each in wanted]
-        except BaseException:  # Ctrl-C too: what is queued is dropped, what runs stops at the next piece
+        except BaseException:  # Ctrl-C too: queued blocks are dropped, running blocks stop at the next piece
             work.stop.set()
             pool.shutdown(cancel_futures=True)
             raise
@@ -161,7 +161,7 @@ def simulate(
 
 
 class _Work(NamedTuple):
-    """What all policies of a simulation share."""
+    """What all policies in a simulation share."""
 
     losses: Losses
     delays: Delays | None
@@ -175,7 +175,7 @@ class _Work(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Where trials leave what is kept of them; a block of trials fills its own rows."""
+    """Arrays for what is kept of the trials; each block of trials fills its own rows."""
 
     final: Curve
     regret: Table | None
@@ -183,7 +183,7 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What a block of trials came to: the mean and the sum of squared deviations from it, round by round."""
+    """The result of a block of trials: for each round, the mean and the sum of squared deviations from it."""
 
     trials: slice
     mean: Curve
@@ -195,7 +195,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) 
     ready = policy.for_horizon(n_rounds)
     rows = _Rows(
         final=np.empty(n_trials),
-        # The regret of the arms drawn follows from the arms; the expected one does not.
+        # The sampled regret follows from the arms; the expected regret does not.
         regret=np.empty((n_trials, n_rounds)) if work.expected and work.keep == "all" else None,
         arms=np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep != "summary" else None,
     )
@@ -234,7 +234,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) 
 
 
 def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
-    """Yield the blocks of trials in their order; only a few are under way or waiting at any time."""
+    """Yield the blocks of trials in order; only a few are running or waiting at any time."""
     kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
     layout = layout_of(policy)
     start = layout.start(policy, work.losses.n_arms)
@@ -288,7 +288,7 @@ def _run_block(
 
 
 def check_range(policy: Policy, losses: Losses) -> None:
-    """Refuse a table with a loss that the policy does not take, and say where that is."""
+    """Refuse a table with a loss that the policy does not accept, and say where it is."""
     for at in (losses.table.argmin(), losses.table.argmax()):
         row, column = divmod(int(at), losses.n_arms)
         refusal = policy.refusal(float(losses.table[row, column]), f"arm={losses.arms[column]!r} in row {row}")
@@ -297,7 +297,7 @@ def check_range(policy: Policy, losses: Losses) -> None:
 
 
 def takes(policy: Policy, losses: Losses) -> bool:
-    """Whether the policy takes all losses of a table."""
+    """Whether the policy accepts all losses of a table."""
     return not any(policy.refusal(float(end), "") for end in (losses.table.min(), losses.table.max()))
 
 

@@ -1,4 +1,4 @@
-"""The paper's theorems and lemmas as code: bounds on a table of losses, and checks of every step of their proofs."""
+"""The paper's theorems and lemmas as code: bounds on a loss table, and checks of every step of their proofs."""
 
 from umab.theory.bounds import bound, table1
 from umab.theory.certificates import certify

@@ -1,9 +1,9 @@
-"""Bounds on expected regret, evaluated on a table of losses.
+"""Bounds on expected regret, evaluated on a loss table.
 
-For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S that of `docs/recommended.md` does; the others
-have rates only, as the paper's Table 1 lists them, without constants and logarithms. A bound `as printed` follows the
-paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where, and
-`umab certify` shows it.
+For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S the proof in `docs/recommended.md` does. The
+other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
+follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
+and `umab certify` shows it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy, registered
+from umab.algorithms.names import as_policy
+from umab.algorithms.registry import registered
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.engine.simulate import simulate, takes
-from umab.losses import Losses
+from umab.tables.losses import Losses
 from umab.theory.norms import Norms, Sizes
 from umab.theory.trajectory import core_of, least_probability, refusal
 
 KAPPA = 4 * np.log(np.longdouble(2)) - 2
-"""(a − log(1 + a))/a² at a = −½, its largest value from there on: what a step of UMAB-S may cost in η_t w²_t."""
+"""(a − log(1 + a))/a² at a = −½, its largest value for a ≥ −½: how many η_t w²_t a step of UMAB-S may cost."""
 
 SHARE = np.longdouble(4) / 3
 """p_{t,k} is at most this many times p'_{t,k} in UMAB-S."""
@@ -37,7 +38,7 @@ CLIPPED = SHARE / (LIMIT * CHARGE)
 
 
 class Bound(NamedTuple):
-    """What is promised for a policy on a table of losses."""
+    """What is promised for a policy on a loss table."""
 
     policy: str
     rate: float | None
@@ -47,7 +48,7 @@ class Bound(NamedTuple):
     printed: float | None
     """The bound with the constants of the paper's proof; None if there are none."""
     repaired: float | None
-    """The bound with constants for which the proof is right; None if there are none. For UMAB-S, the one as proved."""
+    """The bound with constants for which the proof is right; None if there are none. For UMAB-S, as proved."""
     terms: Mapping[str, float]
     """The repaired bound, term by term."""
     source: str
@@ -55,7 +56,7 @@ class Bound(NamedTuple):
 
 
 def bound(policy: Policy | str, losses: Any) -> Bound:
-    """Return the bound on the expected regret of a policy on a table of losses.
+    """Return the bound on the expected regret of a policy on a loss table.
 
     Parameters
     ----------
@@ -76,15 +77,15 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
         rate = _RATES[which.rate_in_norms](Norms.of(table))
-        source = "a published rate in the norms of Table 1; no constants at hand"
+        source = "a published rate in the norms of Table 1; umab has no constants for it"
         return _in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
-    return Bound(which.name, None, "", None, None, {}, "no bound in the norms of Table 1 is at hand")
+    return Bound(which.name, None, "", None, None, {}, "umab has no bound in the norms of Table 1 for it")
 
 
 def _in_doubles(
     policy: str, rate: Any, formula: str, printed: Any, repaired: Any, terms: Mapping[str, Any], source: str
 ) -> Bound:
-    """Return a bound that was worked out in long doubles; one that is too large for a double is inf."""
+    """Return a bound that was computed in long doubles; a number that is too large for a double becomes inf."""
     with np.errstate(over="ignore"):
         return Bound(
             policy,
@@ -100,7 +101,7 @@ def _in_doubles(
 def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
     """Theorem 1.
 
-    ½√(nS) log T bounds the regulariser of the comparator, since Ψ(p†) ≤ n log T for the Ψ that is 0 at the uniform
+    ½√(nS) log T bounds the regularizer of the comparator, since Ψ(p†) ≤ n log T for the Ψ that is 0 at the uniform
     distribution; 3.5√n(√S + ℓ∞) bounds the stability; ℓ∞ is the gap between the comparator and the best arm.
     """
     norms = Norms.of(losses)
@@ -124,7 +125,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     """Theorem 2, with the constants of its proof in the appendix.
 
     The repaired one counts |C_{T+1}| ≤ max(|C_1|, ℓ⁻∞) where the text has a multiple of ℓ∞ only, and 2ℓ∞ for the gap
-    between the comparator and the best arm. It needs a learning rate of at most 1/4: Lemma 3 does.
+    between the comparator and the best arm. It needs a rate of at most 1/4, as Lemma 3 does.
     """
     norms = Norms.of(losses)
     n, horizon = norms.n_arms, norms.n_rounds
@@ -143,7 +144,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     else:
         rounds = policy.horizon or horizon
         rate = norms.most_negative * np.sqrt(np.longdouble(n * horizon)) + root
-        # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), which need not be that of the table.
+        # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), whose horizon need not be the table's.
         exploring = 2 * root * np.sqrt(max(1.0, horizon / rounds))
         least_chance = 2 * n * n + np.sqrt(np.longdouble(n * rounds))
     printed_clips = np.log2(1 + norms.largest)
@@ -171,7 +172,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
 
 
 def growth(policy: UMABS, n_arms: int) -> Any:
-    """Return 1 + 2κcn: how much of w²_t a step that is no jump may add to A²_t."""
+    """Return 1 + 2κcn: how many w²_t a step that is not a jump may add to A²_t."""
     return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
 
 
@@ -181,10 +182,10 @@ def jumps(policy: UMABS, n_arms: int, rarest: Any) -> Any:
 
 
 def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
-    """Theorem R of docs/recommended.md, with ‖ℓ_t‖∞ in the place of the loss seen.
+    """Theorem R of docs/recommended.md, with ‖ℓ_t‖∞ in place of the loss seen.
 
-    Centred losses are those of `Sizes.centred` from round 2 on. In round 1 the distribution is uniform and nothing is
-    learned, as the number that is taken away is the loss itself; its regret is at most the spread.
+    For centred losses, `Sizes.centred` covers the rounds from 2 on. In round 1 the distribution is uniform and nothing
+    is learned, because the number that is subtracted is the loss itself; its regret is at most the spread.
     """
     if why := refusal(policy):
         return Bound(policy.name, None, "", None, None, {}, f"Theorem R does not cover it: {why}")
@@ -235,7 +236,7 @@ _RATES: dict[str, Callable[[Norms], Any]] = {
 
 
 class Promised(NamedTuple):
-    """A row of Table 1 on a table of losses: what is promised, and what was measured."""
+    """A row of Table 1 on a loss table: what is promised, and what was measured."""
 
     bound: Bound
     mean: float
@@ -243,22 +244,22 @@ class Promised(NamedTuple):
 
 
 def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]:
-    """Return the paper's Table 1 evaluated on a table of losses, with the measured expected regret beside it.
+    """Return the paper's Table 1 evaluated on a loss table, with the measured expected regret beside it.
 
-    Its rows are the policies that need no range and have a rate in its norms; UMAB-NN and SCB are not in the paper's.
+    Its rows are the policies that need no range and have a rate in its norms; the paper's table lacks UMAB-NN and SCB.
 
     Parameters
     ----------
     losses
-        What `umab.Losses.of` takes. Policies that do not take them are left out.
+        What `umab.Losses.of` takes. Policies that do not accept them are skipped.
     n_trials
         How many trials to measure.
     seed
-        Of the trials.
+        The seed of the trials.
     """
     table = Losses.of(losses)
     rows = [each for each in registered().values() if each.rate_in_norms and takes(each, table)]
-    rows.sort(key=lambda each: (bool(each.theorem), each.name))  # the paper's own last, as its Table 1 has them
+    rows.sort(key=lambda each: (bool(each.theorem), each.name))  # the paper's own last, as in its Table 1
     results = simulate(rows, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
     return [
         Promised(bound(each, table), float(result.mean[-1]), float(result.se[-1]))

@@ -9,37 +9,36 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from umab._support.extras import extra
+from umab._support.progress import Progress
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy
+from umab.algorithms.names import as_policy
 from umab.engine.simulate import simulate
-from umab.extras import extra
-from umab.losses import Losses
-from umab.progress import Progress
-from umab.regret import mean_and_sd
+from umab.results.regret import mean_and_sd
+from umab.tables.losses import Losses
 from umab.theory.bounds import bound
-from umab.theory.recommended import OF_UMAB_S
-from umab.theory.statements import STATEMENTS, Form, Sides, Statement, Steps
+from umab.theory.statements import OF_UMAB_S, STATEMENTS, Form, Sides, Statement, Steps
 from umab.theory.trajectory import OURS, follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S)
-"""The statements of the paper, and those about UMAB-S."""
+"""The statements of the paper, and the statements about UMAB-S."""
 
 TOLERANCE = 1e-12
-"""A statement is violated if left − right is more than this share of the numbers that were added to get there. Each is
-rounded by about 1e-19 of itself, so this leaves room for a million of them. The path itself is the algorithm's along
-these arms up to rounding, which may grow from round to round; the statements are about any path, and hold or fail along
-the one that was computed."""
+"""A statement is violated if left − right is more than this share of the numbers that were added to get there. Each
+has a relative rounding error of about 1e-19, so this leaves room for a million of them. The path itself is the
+algorithm's along these arms up to rounding, which may grow from round to round; the statements are about any path, and
+hold or fail along the one that was computed."""
 
 SURE = 0.999
-"""How sure a statement on an expectation must be: the level of a one-sided t-interval of a mean over the runs."""
+"""How certain a statement about an expectation must be: the level of a one-sided t-interval of a mean over the runs."""
 
-_ENTRIES = 2_000_000  # runs × rounds × arms that are worked on at a time
+_ENTRIES = 2_000_000  # runs × rounds × arms that are processed at a time
 
 Verdict = Literal["holds", "violated", "undecided", "nothing to check"]
 
 
 class Certified(NamedTuple):
-    """What became of a statement."""
+    """What was found for a statement."""
 
     id: str
     where: str
@@ -47,33 +46,33 @@ class Certified(NamedTuple):
     form: Form
     verdict: Verdict
     ratio: float
-    """The largest left/right that was seen; not a number where no right side was above 0."""
+    """The largest left/right that was seen; nan if no right side was above 0."""
     run: int
-    """The run in which that was; -1 for a statement on their mean."""
+    """The run in which it was seen; -1 for a statement about the mean of the runs."""
     round: int
-    """The round in which that was, from 1; 0 for a statement on the whole run."""
+    """The round in which it was seen, counted from 1; 0 for a statement about the whole run."""
 
 
 def certify(
     policy: Policy | str, losses: Any, *, n_trials: int = 20, seed: int = 0, progress: bool | None = None
 ) -> list[Certified]:
-    """Check every statement of the proofs about a policy along runs on a table of losses.
+    """Check every statement of the proofs about a policy along runs on a loss table.
 
-    The arms are those that `umab.simulate` draws. Along them all quantities of the proofs are worked out again, from
-    the definition and in extended precision (`umab.theory.trajectory`), and each statement is checked in every round.
+    The arms are drawn by `umab.simulate`. Along them, all quantities of the proofs are computed again from their
+    definitions, in extended precision (`umab.theory.trajectory`), and each statement is checked in every round.
 
     Parameters
     ----------
     policy
-        A `UMABNN`, `UMABG` or `UMABS`, also a centred `UMABS`, or its name. With other constants than the paper's the
-        same statements are checked, although the paper does not make them; so one can see which of them a larger rate
-        breaks. Those about UMAB-S are for any rate, but for nothing else that is there for study.
+        A `UMABNN`, `UMABG` or `UMABS`, also a centred `UMABS`, or its name. With constants other than the paper's, the
+        same statements are checked, although the paper does not make them; this shows which of them a larger rate
+        breaks. The statements about UMAB-S cover any rate, but none of the options for study.
     losses
         What `umab.Losses.of` takes.
     n_trials
         How many runs.
     seed
-        Of the runs.
+        The seed of the runs.
     progress
         As for `umab.simulate`.
 
@@ -122,7 +121,7 @@ def check(statement: Statement, sides: Sides, *, first_run: int = 0) -> Certifie
 def judged(sides: Sides) -> tuple[Any, Any]:
     """Return where left ≤ right is violated, and left/right: both runs × rounds.
 
-    A right side that is not above rounding gives no ratio, but that a violated statement is infinitely bad there.
+    Where the right side is not above rounding, left/right is inf if the statement is violated, and nan if not.
     """
     left, right, size = (side.reshape(len(side), -1) for side in sides)
     rounding = TOLERANCE * size
@@ -145,7 +144,7 @@ def _chunks(n_trials: int, losses: Losses) -> Iterator[slice]:
 
 
 def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
-    """Yield what the mean regret says of the theorem, as printed and as repaired, or of ours as proved."""
+    """Yield what the mean regret says about the theorem, as printed and as repaired, or about ours as proved."""
     from scipy.special import stdtrit
 
     promised = bound(policy, losses)
@@ -171,7 +170,7 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
 
 
 def as_json(every: Mapping[str, Sequence[Certified]]) -> bytes:
-    """Return the certificates of policies as JSON; what is not a number is null."""
+    """Return the certificates of policies as JSON; a ratio that is not finite is null."""
     rows = {
         name: [{**row._asdict(), "ratio": row.ratio if math.isfinite(row.ratio) else None} for row in rows]
         for name, rows in every.items()
@@ -181,7 +180,7 @@ def as_json(every: Mapping[str, Sequence[Certified]]) -> bytes:
 
 
 def as_rows(rows: Sequence[Certified]) -> list[tuple[str, ...]]:
-    """Return the table of certificates as text, its head first."""
+    """Return the table of certificates as text, header first."""
     head = ("statement", "form", "where", "verdict", "worst ratio", "run", "round", "says")
     shown = [
         (

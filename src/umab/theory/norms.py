@@ -1,4 +1,4 @@
-"""The norms of a table of losses in which the bounds are written."""
+"""The norms of a loss table in which the bounds are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab.losses import Losses
+from umab.tables.losses import Losses
 
 
 class Norms(NamedTuple):
@@ -15,7 +15,7 @@ class Norms(NamedTuple):
     n_arms: int
     n_rounds: int
     largest: Any
-    """ℓ∞, the largest loss in size."""
+    """ℓ∞, the size of the largest loss."""
     most_negative: Any
     """ℓ⁻∞, the size of the most negative loss; 0 if there is none."""
     sum_of_sizes: Any
@@ -29,7 +29,7 @@ class Norms(NamedTuple):
 
     @classmethod
     def of(cls, losses: Losses) -> Norms:
-        """Return the norms of a table, in long doubles: squares of doubles neither overflow nor vanish in them."""
+        """Return the norms of a table, in long doubles, in which squares of doubles neither overflow nor vanish."""
         sizes = np.abs(losses.table.astype(np.longdouble))
         largest = sizes.max(axis=1)
         return cls(
@@ -45,12 +45,12 @@ class Norms(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the bound of UMAB-S depends on: the sizes of the losses that it is given."""
+    """What the bound of UMAB-S depends on: the sizes of its losses."""
 
     largest: Any
-    """L, the largest in size."""
+    """L, the size of the largest loss."""
     most_negative: Any
-    """L⁻, the size of the most negative one; 0 if there is none."""
+    """L⁻, the size of the most negative loss; 0 if there is none."""
     sum_of_squares: Any
     """Σ_t ‖ℓ_t‖²∞."""
     spread: Any
@@ -64,13 +64,13 @@ class Sizes(NamedTuple):
 
     @classmethod
     def centred(cls, losses: Losses) -> Sizes:
-        """Return what bounds the sizes of ℓ_t − b_t from round 2 on, whatever the arms.
+        """Return bounds on the sizes of ℓ_t − b_t from round 2 on, whatever arms are drawn.
 
         As b_t is a mean of one loss from each round before, it lies between the mean of their smallest losses and the
-        mean of their largest. The spread is that of all rounds.
+        mean of their largest. The spread is over all rounds.
         """
         low, high = _ends(losses)
-        low, high = low - low[0], high - low[0]  # an offset costs no digits
+        low, high = low - low[0], high - low[0]  # so that an offset costs no digits
         count = np.arange(1, losses.n_rounds)
         least, most = np.cumsum(low[:-1]) / count, np.cumsum(high[:-1]) / count
         return cls._of_rounds(most - low[1:], high[1:] - least, high - low)

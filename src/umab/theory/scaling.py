@@ -9,14 +9,14 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from umab import checks
+from umab._support import checks
+from umab._support.extras import extra
+from umab._support.progress import Progress
 from umab.algorithms.base import Policy
-from umab.algorithms.registry import as_policy
+from umab.algorithms.names import as_policy
 from umab.engine.simulate import simulate
-from umab.extras import extra
-from umab.losses import Losses
-from umab.progress import Progress
-from umab.regret import mean_and_sd
+from umab.results.regret import mean_and_sd
+from umab.tables.losses import Losses
 
 Over = Literal["rounds", "arms", "scale"]
 Family = Literal["hard", "turn", "small"]
@@ -38,7 +38,7 @@ Table = npt.NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """The regret at one value of what varies."""
+    """The regret at one value of the quantity that varies."""
 
     value: float
     mean: float
@@ -78,20 +78,20 @@ def scaling(
     over
         What varies: the number of ``"rounds"`` or ``"arms"``, or the ``"scale"`` of the losses.
     family
-        The losses. ``"hard"``: 0 or 1 by the toss of a coin, with one arm better by a gap; of six gaps, the one with
-        the largest mean regret counts, so that neither a gap that is found at once nor one that does not matter hides
-        what a policy is worth. A policy that does not learn is linear there. ``"turn"``: two arms, (1, 0) for half the
-        rounds and (−10, 0) from then on, so that who has stopped looking at the first arm misses the turn.
-        ``"small"``: two arms, (1e-8, 0) for ever.
+        The losses. ``"hard"``: 0 or 1 at random, with one arm better by a gap. Of six gaps, the one with the largest
+        mean regret counts, so that neither a gap that is found at once nor one that does not matter hides what a policy
+        is worth. The regret of a policy that does not learn is linear there. ``"turn"``: two arms, (1, 0) for half the
+        rounds and (−10, 0) from then on, so that a policy that has stopped trying the first arm misses the turn.
+        ``"small"``: two arms, always (1e-8, 0).
     values
-        The values; by default a range of them.
+        The values of the quantity that varies; there is a default for each quantity.
     n_tables
-        How many tables of each value. The standard errors are those of means over tables, so they count both these and
-        the trials.
+        How many tables for each value. Standard errors are of means over tables, so they include the variation of both
+        tables and trials.
     n_trials
         How many trials on each table.
     seed
-        Of the tables and trials.
+        The seed of the tables and trials.
     progress
         As for `umab.simulate`.
 
@@ -99,16 +99,18 @@ def scaling(
     -------
     Scaling
         The points and the exponent, by least squares on logarithms, weighted by the errors of the points. Its interval
-        is that of a t-distribution; where the points scatter more than their errors allow, it is wider for it.
+        comes from a t-distribution, and is wider if the points scatter more than their errors allow.
     """
     checks.one_of("over", over, get_args(Over))
     checks.one_of("family", family, get_args(Family))
     which = as_policy(policy)
     chosen = _VALUES[over] if values is None else tuple(values)
     if len(chosen) < 3 or min(chosen) <= 0:
-        raise ValueError(f"an exponent needs at least 3 values above 0, but got {list(chosen)}")
+        raise ValueError(f"values must be at least 3 numbers above 0, but got values={list(chosen)}")
     if over == "arms" and family != "hard":
-        raise ValueError(f"the family {family!r} has two arms, so their number cannot vary; take family='hard'")
+        raise ValueError(
+            f"family must be 'hard' for over='arms', as the others have two arms, but got family={family!r}"
+        )
     with extra("data", "the interval of an exponent"):  # before the work rather than after it
         import scipy.special  # noqa: F401
     kinds = _FAMILIES[family]
@@ -176,7 +178,7 @@ def _exponent(points: Sequence[Point]) -> tuple[float, float, float]:
         return math.nan, math.nan, math.nan  # a regret that is not above 0 has no logarithm
     x = np.log([point.value for point in points])
     y = np.log([point.mean for point in points])
-    # Points without any error still have that of rounding.
+    # Points without any error still have a rounding error.
     errors = np.array([max(point.se / point.mean, 1e-12) for point in points])
     weights = errors**-2
     centre = (weights * x).sum() / weights.sum()

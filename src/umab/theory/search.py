@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine.simulate import simulate
-from umab.losses import Losses
+from umab.tables.losses import Losses
 from umab.theory.bounds import bound
 from umab.theory.certificates import Certified, check, judged
 from umab.theory.statements import Sides, Statement, Steps
@@ -35,18 +35,18 @@ class Block(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The worst case that a search has found, made as small as it can be."""
+    """The worst case that a search has found, made as small as possible."""
 
     certified: Certified
     blocks: list[Block]
 
 
 def search(statement: Statement, policy: Policy, *, seed: int = 0) -> Found:
-    """Look for the losses and arms that are worst for a statement, and return the smallest that are as bad.
+    """Look for the losses and arms that are worst for a statement, and return the smallest case that is as bad.
 
-    An evolution of tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
-    children with other numbers, signs, arms or lengths. What is found is then shrunk, block by block and number by
-    number, as long as its ratio stays within a thousandth.
+    The search evolves tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
+    children with other numbers, signs, arms or lengths. The case that is found is then shrunk, block by block and
+    number by number, as long as its ratio stays within a thousandth.
     """
     rng = np.random.default_rng(seed)
     worst, found = -math.inf, [Block(1, 0, [0.0, 0.0])]
@@ -80,7 +80,7 @@ def _certified(statement: Statement, policy: Policy, blocks: list[Block]) -> Cer
 
 
 def _badness(statement: Statement, policy: Policy, losses: Numbers, arms: Whole, rounds: Whole) -> Numbers:
-    """Return the largest ratio of each run; a statement that says nothing of a run is not bad at all."""
+    """Return the largest ratio of each run; -inf if the statement says nothing about the run."""
     tables = np.array([np.repeat(row, length, axis=0) for row, length in zip(losses, rounds, strict=True)])
     drawn = np.array([np.repeat(row, length) for row, length in zip(arms, rounds, strict=True)])
     _, ratios = judged(statement.says(Steps(follow(policy, tables, drawn))))
@@ -88,7 +88,7 @@ def _badness(statement: Statement, policy: Policy, losses: Numbers, arms: Whole,
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], policy: Policy) -> Numbers:
-    """Return losses of many sizes; some are 0, and some negative if the policy takes such."""
+    """Return losses of many sizes; some are 0, and some are negative if the policy accepts that."""
     sizes = 10.0 ** rng.uniform(-3.0, 3.0, shape)
     signs = rng.choice([1.0] if policy.loss_range[0] == 0.0 else [-1.0, 1.0], shape)
     return np.where(rng.random(shape) < 0.2, 0.0, signs * sizes)
@@ -101,7 +101,7 @@ def _lengths(rng: np.random.Generator, n_blocks: int, n_rounds: int) -> Whole:
 
 
 def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whole, policy: Policy) -> None:
-    """Change some numbers a little, some altogether, some arms, and some lengths; in place."""
+    """Change some numbers a little, some completely, some arms, and some lengths; in place."""
     losses *= np.exp(rng.normal(scale=rng.choice([0.02, 0.3, 1.5], size=(len(losses), 1, 1)), size=losses.shape))
     anew = rng.random(losses.shape) < 0.05
     losses[anew] = _random(rng, losses.shape, policy)[anew]
@@ -148,7 +148,7 @@ def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Blo
 
 
 class Exact(NamedTuple):
-    """The expected regret on a small table, without error: over all sequences of arms."""
+    """The exact expected regret on a small table, over all sequences of arms."""
 
     regret: float
     printed: float | None
@@ -177,7 +177,7 @@ def exact_regret(policy: Policy, losses: Any) -> Exact:
 
 
 class Turn(NamedTuple):
-    """Two arms whose losses change once, and the regret of a policy there over that of another."""
+    """Two arms whose losses change once, and the regret of a policy there, divided by another policy's."""
 
     before: tuple[float, float]
     after: tuple[float, float]
@@ -187,10 +187,10 @@ class Turn(NamedTuple):
 
 
 def turns(policy: str, against: str, *, n_rounds: int = 32_000, n_trials: int = 20) -> list[Turn]:
-    """Return all sequences of a small family on which two policies part, the worst for the first one first.
+    """Return all sequences of a small family that tells two policies apart, the worst for the first policy first.
 
-    Two arms; losses of −1, 0 or 1 for a quarter, half or three quarters of the rounds, and then ±10 for one of them.
-    Regrets are counted from √(nT)ℓ∞ on, which both may have, so that a ratio of small numbers is not taken for a find.
+    There are two arms, with losses of −1, 0 or 1 for a quarter, half or three quarters of the rounds, and then ±10 for
+    one of them. A regret below √(nT)ℓ∞ counts as that much, so that a ratio of small numbers does not look like a find.
     """
     found = []
     levels = (-1.0, 0.0, 1.0)

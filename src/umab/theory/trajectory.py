@@ -1,8 +1,9 @@
 """Every quantity of the proofs along runs of UMAB-NN, UMAB-G and UMAB-S, in extended precision.
 
-This is the algorithms once more, for many runs at a time, from their definition: no units, no compensated sums, no
-speed. The arms are given, as lemmas hold for any sequence of them. Numbers are NumPy's long doubles: 64 bits of
-mantissa on x86, so a rounding error is about 1e-19 of a number, and squares of doubles cannot overflow.
+This is a second implementation of the algorithms, for many runs at a time and straight from their definitions: no
+units, no compensated sums, no speed. The arms are given, as lemmas hold for any sequence of them. Numbers are NumPy's
+long doubles: 64 bits of mantissa on x86, so the relative rounding error is about 1e-19, and squares of doubles cannot
+overflow.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.wrapper import Wrapper, layers
 
 Precise = npt.NDArray[Any]
-"""An array of long doubles, or of what is compared with them."""
+"""An array of long doubles, or of numbers that are compared with them."""
 
 OURS = UMABS.theorem
 """The theorem of docs/recommended.md; the others are the paper's."""
@@ -31,15 +32,15 @@ PRECISION = float(np.finfo(np.longdouble).eps)
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what comes after the last."""
+    """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what follows the last one."""
 
     policy: Policy
     losses: Precise
-    """ℓ_t, runs × T × n; of a centred policy ℓ_t − b_t."""
+    """ℓ_t, runs × T × n; for a centred policy, ℓ_t − b_t."""
     arms: npt.NDArray[np.intp]
     """k_t, runs × T."""
     p: Precise
-    """p_t, what follows the regularised leader; runs × (T + 1) × n."""
+    """p_t, which follows the regularized leader; runs × (T + 1) × n."""
     drawn_from: Precise
     """p'_t, with extra exploration; runs × (T + 1) × n."""
     offsets: Precise
@@ -53,11 +54,11 @@ class Trajectory:
     sums: Precise
     """Σ_{s<t} ℓ̂'_s; runs × (T + 1) × n."""
     clipped: Precise
-    """ℓ'_{t,k_t}, what UMAB-G and UMAB-S leave of the loss seen; runs × T."""
+    """ℓ'_{t,k_t}, the loss seen after clipping by UMAB-G or UMAB-S; runs × T."""
     stability: Precise
-    """M_t of UMAB-S, not a number for the others; runs × T."""
+    """M_t of UMAB-S, nan for the others; runs × T."""
     charge: Precise
-    """G_t of UMAB-S, for what it clips; not a number for the others; runs × T."""
+    """G_t of UMAB-S, for what it clips; nan for the others; runs × T."""
 
     @property
     def n_arms(self) -> int:
@@ -86,13 +87,13 @@ class Trajectory:
 
     @property
     def expected_regret(self) -> Precise:
-        """Σ_t ⟨ℓ_t, p'_t⟩ − min_k Σ_t ℓ_{t,k}; one number a run."""
+        """Σ_t ⟨ℓ_t, p'_t⟩ − min_k Σ_t ℓ_{t,k}; one number per run."""
         spent = (self.losses * self.drawn_from[:, :-1]).sum(axis=(1, 2))
         return np.asarray(spent - self.losses.sum(axis=1).min(axis=1))
 
     @property
     def log_probability(self) -> Precise:
-        """The logarithm of the probability that the policy draws these arms; one number a run."""
+        """The logarithm of the probability that the policy draws these arms; one number per run."""
         return np.asarray(np.log(self.of_arm(self.drawn_from)).sum(axis=1))
 
 
@@ -120,7 +121,7 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
 
 
 def refusal(policy: Policy) -> str:
-    """Return why there are no proofs about a policy, or nothing if there are."""
+    """Return why there are no proofs about a policy, or an empty text if there are."""
     if policy.theorem == OURS and policy.for_study:
         return (
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
@@ -139,7 +140,7 @@ def core_of(policy: Policy) -> Any:
 def centred(losses: Precise, arms: npt.NDArray[np.intp]) -> Precise:
     """Return ℓ_t − b_t, runs × T × n, where b_t is the mean of the losses seen before t, and b_1 the first one seen.
 
-    All are counted from that first one, so that an offset of the losses costs no digits.
+    All are measured from the first loss seen, so that an offset of the losses costs no digits.
     """
     seen = np.take_along_axis(losses, arms[:, :, None], axis=2)
     origin = seen[:, :1]
@@ -151,14 +152,14 @@ def centred(losses: Precise, arms: npt.NDArray[np.intp]) -> Precise:
 def least_probability(n_arms: int, t: Precise | int) -> Precise:
     """Return ρ_t = 1/(n² + 2√((n − 1)t)), below which UMAB-S lets no arm fall.
 
-    Of it the proof needs that it is at most 1/n² and never grows.
+    The proof needs that it is at most 1/n² and never grows.
     """
     n = np.longdouble(n_arms)
     return np.asarray(1 / (n * n + 2 * np.sqrt((n - 1) * t)))
 
 
 def _room(table: Precise) -> dict[str, Precise]:
-    """Return room for what a trajectory keeps; M_t and G_t are not numbers until a policy has them."""
+    """Return empty arrays for a trajectory; M_t and G_t are nan until a policy sets them."""
     n_runs, n_rounds, n_arms = table.shape
     shapes: dict[str, tuple[int, ...]] = {
         **dict.fromkeys(("p", "drawn_from", "offsets", "sums"), (n_rounds + 1, n_arms)),
@@ -171,7 +172,7 @@ def _room(table: Precise) -> dict[str, Precise]:
 
 
 def _keep(kept: dict[str, Precise], at: int, **values: Precise) -> None:
-    """Keep what a round has."""
+    """Store the values of a round."""
     for name, value in values.items():
         kept[name][:, at] = value
 
@@ -217,19 +218,19 @@ def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Tra
 def clipped_at(p: Precise, drawn_from: Precise, inverse_rate: Precise) -> Precise:
     """Return θ_{t,k} = 2p'_{t,k}/(p_{t,k} η_t), the size at which UMAB-S clips a negative loss.
 
-    It is infinite as long as there is no learning rate.
+    It is infinite until there is a learning rate.
     """
     return np.where(inverse_rate > 0, LIMIT * drawn_from / p * inverse_rate, np.longdouble(np.inf))
 
 
 def _raised(p: Precise, floor: Precise) -> Precise:
-    """Return p with what is below the floor raised to it, at the cost of what the others have above it, in proportion.
+    """Return p with every entry below the floor raised to it, at the cost of what the others have above it.
 
     As Σ p = 1, what is above the floor is 1 − nρ more than what is missing below it.
     """
     missing = np.maximum(0, floor - p).sum(axis=1, keepdims=True)
     spare = 1 - p.shape[1] * floor
-    with np.errstate(invalid="ignore"):  # one arm alone has nothing to spare, and lacks nothing
+    with np.errstate(invalid="ignore"):  # a single arm has nothing to spare, and lacks nothing
         left = spare / (spare + missing)
     return np.where(missing > 0, floor + np.maximum(0, p - floor) * left, p)
 
@@ -237,13 +238,13 @@ def _raised(p: Precise, floor: Precise) -> Precise:
 def _stability(
     p: Precise, arm: npt.NDArray[np.intp], estimate: Precise, best: Precise, inverse_rate: Precise
 ) -> Precise:
-    """Return M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − D(q, p_t)/η_t, which is at q = `best`: the new sums, at the old rate.
+    """Return M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − D(q, p_t)/η_t, which is attained at q = `best`: new sums, old rate.
 
-    There 1/q_j − 1/p_j is η_t ℓ̂_{t,j} but for a constant, so that the gain is Σ (d_j − log(1 + d_j))/η_t, where
-    d_j = p_j/q_j − 1. That is rounded by about `PRECISION` of 1, however small it is.
+    There 1/q_j − 1/p_j is η_t ℓ̂_{t,j} up to a constant, so that the gain is Σ (d_j − log(1 + d_j))/η_t, where
+    d_j = p_j/q_j − 1. Its rounding error is about `PRECISION`, however small it is.
     """
     p_of_arm = p[np.arange(len(p)), arm]
-    # Without a divergence q_k is 0 or 1, but for one arm alone, which has nowhere to go.
+    # Without a divergence q_k is 0 or 1, except for a single arm, which has nowhere to go.
     without_rate = np.abs(estimate) * np.where(estimate > 0, p_of_arm, 1 - p_of_arm) * (p.shape[1] > 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         change = p / best - 1

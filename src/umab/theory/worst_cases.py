@@ -1,4 +1,4 @@
-"""The worst case that was found for each statement: kept as a file, searched anew, and replayed."""
+"""The worst case that was found for each statement: kept as a file, searched for again, and replayed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Any, NamedTuple
 
-from umab.algorithms.registry import policy_as_written as policy_of
-from umab.progress import Progress
+from umab._support.progress import Progress
+from umab.algorithms.names import policy_as_written as policy_of
 from umab.theory.certificates import EVERY, Certified, check
 from umab.theory.search import Block, replay, search
 from umab.theory.statements import STATEMENTS, Statement
@@ -43,7 +43,7 @@ class WorstCase(NamedTuple):
 
     @property
     def certified(self) -> Certified:
-        """What the case says of the statement, worked out anew."""
+        """What the case says about the statement, computed again."""
         return check(self.statement, replay(self.statement, policy_of(self.policy), self.blocks))
 
     @property
@@ -87,7 +87,7 @@ def kept() -> list[WorstCase]:
 
 
 def _statement(row: dict[str, Any]) -> Statement:
-    """Return the statement that a row of the file is about; some have the same words for other policies."""
+    """Return the statement that a row of the file is about; some have the same text for other policies."""
     policy, words = policy_of(row["policy"]), (row["id"], row["form"], row["text"])
     return next(each for each in STATEMENTS if each.is_about(policy) and (each.id, each.form, each.text) == words)
 

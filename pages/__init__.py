@@ -1,0 +1,1 @@
+"""Pages of the site that a command writes, with all their numbers. They are in a checkout, but not in the wheel."""

@@ -1,0 +1,28 @@
+"""Files that are written completely or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file so that it has the old content or the new one at every moment, even after a crash."""
+    path = Path(path).resolve()  # a link stays a link, and leads to the new content
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write {path.name!r} to")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            os.chmod(temporary, path.stat().st_mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,269 @@
+"""The loops and steps that are compiled, with names left open for the functions of a policy.
+
+A kernel is compiled once for each type of policy: the compiler copies it and replaces the open names with functions.
+`hooks` returns functions of the policy itself, `steps` functions of this file, and `umab.engine.buffers` makes the
+functions for buffers. Nothing here depends on the compiler.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from umab.algorithms.base import Policy
+from umab.maths.simplex import draw
+
+# The open names.
+update: Any = None  # the update of the policy
+update_full: Any = None  # the update of a policy with full information
+selected: Any = None  # what the policy notes when an arm is drawn
+remember: Any = None  # what the policy puts into the ticket of a draw
+distribution: Any = None  # the probabilities in a state, as a tuple: without reference counts no vector can be returned
+load_parameters: Any = None  # reads the parameters from a buffer
+load: Any = None  # reads a state from a buffer; its vectors are views of the buffer
+store: Any = None  # writes the scalars of a state back to its buffer
+load_ticket: Any = None  # the same two for tickets
+store_ticket: Any = None
+note: Any = None  # `note_draw` or `note_draw_with_ticket`
+learn: Any = None  # `learn_loss`, `learn_loss_with_ticket` or `learn_all_losses`
+play: Any = None  # `play_round`
+
+
+# The steps of a round. If the policy has tickets, `room` is the place for the ticket of a draw, and `blank` is what the
+# place holds before the draw.
+
+
+def note_draw(parameters: Any, state: Any, arm: int, room: Any, blank: Any) -> Any:
+    """Note that an arm was drawn."""
+    return selected(parameters, state, arm)
+
+
+def note_draw_with_ticket(parameters: Any, state: Any, arm: int, room: Any, blank: Any) -> Any:
+    """Note that an arm was drawn, and fill in the ticket of the draw."""
+    (probabilities,) = distribution(state)
+    for at in range(len(room)):
+        room[at] = blank[at]
+    store_ticket(remember(parameters, state, arm, load_ticket(room, len(probabilities))), room)
+    return selected(parameters, state, arm)
+
+
+def learn_loss(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
+    """Learn from the loss of an arm in round `t`."""
+    return update(parameters, state, arm, losses[t, arm], probability)
+
+
+def learn_loss_with_ticket(
+    parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any
+) -> Any:
+    """Learn from the loss of an arm in round `t`, with the ticket of the draw."""
+    (probabilities,) = distribution(state)
+    return update(parameters, state, arm, losses[t, arm], probability, load_ticket(room, len(probabilities)))
+
+
+def learn_all_losses(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
+    """Learn from the losses of all arms in round `t`."""
+    return update_full(parameters, state, losses[t])
+
+
+def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expected: bool) -> float:
+    """Return the total plus the cost of a round: the cost of the arm, or the expected cost."""
+    if expected:
+        for k in range(len(probabilities)):
+            total += probabilities[k] * costs[t, k]
+    else:
+        total += costs[t, arm]
+    return total
+
+
+def play_round(
+    parameters: Any,
+    state: Any,
+    uniform: float,
+    losses: Any,
+    costs: Any,
+    t: int,
+    expected: bool,
+    total: float,
+    room: Any,
+    blank: Any,
+) -> tuple[int, float, Any]:
+    """Play a round; return the arm, the total with its cost, and the next state."""
+    (probabilities,) = distribution(state)
+    arm = draw(probabilities, uniform)
+    total = charge(total, probabilities, costs, t, arm, expected)
+    probability = probabilities[arm]
+    state = note(parameters, state, arm, room, blank)
+    return arm, total, learn(parameters, state, arm, losses, t, probability, room)
+
+
+# The kernels: whole trials, and one decision at a time.
+
+
+def run(
+    buffers: Any,
+    rooms: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    best: Any,
+    expected: bool,
+    totals: Any,
+    regret: Any,
+    arms: Any,
+) -> None:
+    """Play some rounds of some trials; `buffers` and `totals` carry on to the next call.
+
+    A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
+    (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
+    far) belong to a round. `rooms` has two places for each trial: one for the ticket of a draw, and a blank one. A
+    buffer holds the parameters of its trial, so trials may have different parameters.
+    """
+    n_rounds, n_arms = losses.shape
+    n_trials = buffers.shape[0]
+    # Two trials take turns, round by round. A round is a chain of divisions and roots that wait for each other; while
+    # one trial waits, the processor works on the other, which does not depend on it.
+    for trial in range(0, n_trials, 2):
+        paired = trial + 1 < n_trials
+        beside = trial + 1 if paired else trial
+        given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
+        state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
+        room, other_room, blank = rooms[trial, 0], rooms[beside, 0], rooms[trial, 1]
+        total, other_total = totals[trial], totals[beside]
+        for t in range(n_rounds):
+            arm, total, state = play(given, state, uniforms[trial, t], losses, costs, t, expected, total, room, blank)
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+            if paired:
+                arm, other_total, other = play(
+                    other_given, other, uniforms[beside, t], losses, costs, t, expected, other_total, other_room, blank
+                )
+                arms[beside, t] = arm
+                regret[beside, t] = other_total - best[t]
+        totals[trial] = total
+        store(state, buffers[trial])
+        if paired:
+            totals[beside] = other_total
+            store(other, buffers[beside])
+
+
+def run_delayed(
+    buffers: Any,
+    rooms: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    best: Any,
+    expected: bool,
+    totals: Any,
+    regret: Any,
+    arms: Any,
+    first: int,
+    delays: Any,
+    open_probabilities: Any,
+    links: Any,
+) -> None:
+    """Play some rounds of some trials, from round `first` on, with late feedback.
+
+    As `run`, but `losses` has all rounds, and a row of `delays` has the delays of one trial for these rounds. Open
+    choices are kept in rings of `size` places, more than the longest delay, which carry on to the next call. Round s
+    has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`, whose
+    last place is blank.
+    The rounds that fall due together form a list. For each place, `links` has the arm drawn there, the next round of
+    the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
+    """
+    n_arms = losses.shape[1]
+    size = links.shape[2]
+    for trial in range(buffers.shape[0]):
+        parameters = load_parameters(buffers[trial])
+        state = load(buffers[trial], n_arms)
+        total = totals[trial]
+        for t in range(uniforms.shape[1]):
+            (probabilities,) = distribution(state)
+            arm = draw(probabilities, uniforms[trial, t])
+            total = charge(total, probabilities, costs, t, arm, expected)
+            arms[trial, t] = arm
+            regret[trial, t] = total - best[t]
+            now = first + t
+            place = now % size
+            open_probabilities[trial, place] = probabilities[arm]
+            state = note(parameters, state, arm, rooms[trial, place], rooms[trial, size])
+            links[trial, 0, place] = arm
+            links[trial, 1, place] = -1
+            due = (now + delays[trial, t]) % size
+            if links[trial, 2, due] < 0:
+                links[trial, 2, due] = now
+            else:
+                links[trial, 1, links[trial, 3, due] % size] = now
+            links[trial, 3, due] = now
+            s = links[trial, 2, place]
+            links[trial, 2, place] = -1
+            while s >= 0:
+                at = s % size
+                arm, probability = links[trial, 0, at], open_probabilities[trial, at]
+                state = learn(parameters, state, arm, losses, s, probability, rooms[trial, at])
+                s = links[trial, 1, at]
+        totals[trial] = total
+        store(state, buffers[trial])
+
+
+def select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
+    """Draw an arm, unless one is given; return it and its probability."""
+    state = load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(selected(load_parameters(buffer), state, arm), buffer)
+    return arm, probability
+
+
+def select_with_ticket(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
+    """Select as `select` does, and fill in the ticket of the draw."""
+    state = load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(note(load_parameters(buffer), state, arm, room, room), buffer)
+    return arm, probability
+
+
+def take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
+    """Learn from the loss of an arm, which is selected first if asked for."""
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = selected(parameters, state, arm)
+    store(update(parameters, state, arm, loss, probability), buffer)
+
+
+def take_in_with_ticket(
+    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
+) -> None:
+    """Learn as `take_in` does, with the ticket of the draw."""
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = note(parameters, state, arm, room, room)
+    store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
+
+
+# The functions that replace the open names.
+
+
+def hooks(policy: Policy) -> dict[str, FunctionType]:
+    """Return the functions of a policy that are compiled, by the open names that they replace."""
+    names = ["selected", "update_full" if policy.full_information else "update"]
+    names += [] if policy.ticket(1) is None else ["remember"]
+    found = {name: getattr(policy, name) for name in names}
+    for name, hook in found.items():
+        if not isinstance(hook, FunctionType):
+            raise TypeError(f"{name} must be a static method, but {type(policy).__name__}.{name} is not")
+    return found
+
+
+def steps(policy: Policy) -> dict[str, Any]:
+    """Return the steps that the kernels of a policy use, each after the steps that it calls."""
+    if policy.full_information:
+        return {"note": note_draw, "learn": learn_all_losses, "play": play_round}
+    if policy.ticket(1) is None:
+        return {"note": note_draw, "learn": learn_loss, "play": play_round}
+    return {"note": note_draw_with_ticket, "learn": learn_loss_with_ticket, "play": play_round}

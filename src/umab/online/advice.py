@@ -1,0 +1,64 @@
+"""What a learner warns about: uses that look like mistakes, and states that its owner may want to know about."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.online.choice import Label, Open
+
+QUIET = 1000
+"""After this many calls of `select` without any feedback, a learner warns."""
+
+_SURE = 0.999
+"""The probability of an arm above which a learner warns: the others are then tried once in a thousand rounds."""
+
+
+class LearnerWarning(UserWarning):
+    """Something that the owner of a learner may want to know about its use or its state."""
+
+
+class Advice:
+    """The warnings of one learner. All but the first are given once."""
+
+    __slots__ = ("_may_warn_of_certainty", "may_warn_of_labels")
+
+    def __init__(self) -> None:
+        self._may_warn_of_certainty = True
+        self.may_warn_of_labels = True
+
+    def on_silence(self, n_open: int) -> None:
+        """Warn that no feedback arrives."""
+        _warn(
+            f"no feedback has arrived for {QUIET} calls of select, and {n_open} choices are open; without feedback "
+            "nothing is learned; use learner.expire for feedback that never arrives"
+        )
+
+    def on_certainty(self, labels: tuple[Label, ...], probabilities: npt.NDArray[np.float64]) -> None:
+        """Warn, once, that almost every draw is the same arm."""
+        likeliest = int(probabilities.argmax())
+        probability = probabilities[likeliest]
+        # The probability of a single arm, or while a policy plays each arm first, is not learned.
+        learned = len(labels) > 1 and probabilities.min() > 0.0
+        if self._may_warn_of_certainty and learned and probability > _SURE:
+            self._may_warn_of_certainty = False
+            _warn(
+                f"the draw has become almost deterministic: arm={labels[likeliest]!r} has probability "
+                f"{probability:.6f}; if another arm becomes better, the learner will notice late"
+            )
+
+    def on_label(self, label: Label, index: int, open_choices: Iterable[Open]) -> None:
+        """Warn, once, that `update` got the label of an arm that has an open choice."""
+        if any(where == index for _, where, *_ in open_choices):
+            self.may_warn_of_labels = False
+            _warn(
+                f"update got arm={label!r}, which has an open choice; pass what select returned, not its arm: "
+                "otherwise the choice stays open for ever, and the probability of its draw is not used"
+            )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, LearnerWarning, stacklevel=4)  # the line that called `select` or `update`

@@ -1,0 +1,121 @@
+"""The saved form of a learner: its parts are written as JSON, and checked when they are read.
+
+A file may come from anywhere, and compiled code trusts the sizes and indices that it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from umab._support import checks
+from umab.algorithms.base import Policy
+from umab.algorithms.descriptions import described, from_description
+from umab.engine.layout import Buffer, Layout, Record, check_distribution
+from umab.online.choice import Choice, Label, Open, labels_of
+
+FORMAT = "umab.Learner"
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """Return the content of a saved learner."""
+    try:
+        saved = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a saved learner must be complete JSON: {error}") from None
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise ValueError(f"a saved learner must be JSON with format={FORMAT!r}, but got {text[:60]!r}")
+    return saved
+
+
+def read_policy(about: Any, given: Policy | None) -> Policy:
+    """Return the policy that was saved: a registered one, or `given` if it has the same parameters."""
+    if given is None:
+        try:
+            return from_description(about)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; if the policy is not registered, pass it: Learner.load(path, policy=...)"
+            ) from None
+    with contextlib.suppress(ValueError):  # it need not be registered
+        if type(from_description(about)) is not type(given):
+            raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+    saved, passed = _all_parameters(about), _all_parameters(described(given))
+    # Before version 3 the parameters of an unregistered policy were not saved.
+    if len(saved) != len(passed) or any(a != b for a, b in zip(saved, passed, strict=True) if a is not None):
+        raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+    return given
+
+
+def _all_parameters(about: Any) -> list[Any]:
+    """Return the parameters in the description of a policy, and in the descriptions of the policies inside."""
+    inner = about.get("inner")
+    parameters = about["parameters"]
+    as_saved = None if parameters is None else json.loads(json.dumps(parameters, default=repr))
+    return [as_saved, *([] if inner is None else _all_parameters(inner))]
+
+
+def read_labels(saved: Any) -> tuple[Label, ...]:
+    """Return the labels of the arms."""
+    if not isinstance(saved, list):
+        raise TypeError(f"arms must be a list of labels, but got {saved!r}")
+    return labels_of(saved)
+
+
+def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffer:
+    """Return the buffer of a saved state."""
+    record = layout.state
+    if set(state) != set(record.names):
+        raise ValueError(f"the state has the fields {sorted(state)}, not {sorted(record.names)}")
+    if any(len(state[name]) != n_arms for name in (*record.vectors, *record.rows)):
+        raise ValueError("a vector of the state does not have one number for each arm")
+    buffer = layout.sized(layout.pack_fields(policy.parameters_for(n_arms), state), n_arms)
+    if not np.isfinite(buffer).all():
+        raise ValueError("the state holds a value that is not finite")
+    check_distribution(policy, layout.probabilities(buffer))
+    return buffer
+
+
+def written_choice(known: Open, layout: Layout) -> list[Any]:
+    """Return an open choice as a list, for JSON."""
+    choice, *accounts, ticket, drawn_at = known
+    record = layout.ticket
+    fields = None if record is None or ticket is None else record.fields(ticket)
+    return [*choice, *accounts, fields, drawn_at]
+
+
+def read_choice(
+    saved: Sequence[Any], labels: tuple[Label, ...], ids: range, taken: Container[int], record: Record | None
+) -> Open:
+    """Return an open choice. Its id must be in `ids` and not in `taken`, and its ticket must fit `record`."""
+    label, index, probability, identity, arm, account, account_probability, ticket, drawn_at = saved
+    (label,) = labels_of([label])
+    arm, account = (
+        None if each is None else checks.whole(name, each, least=0, most=len(labels) - 1)
+        for name, each in (("arm", arm), ("account", account))
+    )
+    identity = checks.whole("id", identity, least=ids.start, most=ids.stop - 1)
+    if identity in taken or (arm is not None and labels[arm] != label):
+        raise ValueError(f"the open choice {list(saved)!r} contradicts the arms or another choice")
+    choice = Choice(
+        label, checks.whole("index", index, least=0), checks.probability("probability", probability), identity
+    )
+    account_probability = checks.probability("account_probability", account_probability)
+    drawn_at = checks.finite("drawn_at", drawn_at)
+    return choice, arm, account, account_probability, _read_ticket(ticket, record, len(labels)), drawn_at
+
+
+def _read_ticket(fields: Any, record: Record | None, n_arms: int) -> Buffer | None:
+    """Return the ticket of an open choice."""
+    if (record is None) != (fields is None) or (record is not None and set(fields) != set(record.names)):
+        raise ValueError(f"the ticket {fields!r} does not fit the policy")
+    if record is None:
+        return None
+    ticket = record.pack_fields(fields)
+    if len(ticket) != record.size(n_arms) or not np.isfinite(ticket).all():
+        raise ValueError(f"the ticket {fields!r} does not fit the policy")
+    return ticket

@@ -1,0 +1,60 @@
+"""The uniform numbers from which a learner draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_AT_ONCE = 256
+
+
+class Uniforms:
+    """Uniform numbers in [0, 1), drawn in advance: one at a time would cost more than the rest of a selection.
+
+    `waiting` holds the numbers that are drawn, the next one last. Code that takes from it refills it when it is empty.
+    """
+
+    __slots__ = ("_before", "_random", "waiting")
+
+    waiting: list[float]
+
+    def __init__(self, random: np.random.PCG64) -> None:
+        self._random = random
+        self.refill()
+
+    @classmethod
+    def from_state(cls, state: Any) -> Uniforms:
+        """Return the numbers that follow a saved state."""
+        random = np.random.PCG64()
+        random.state = state
+        return cls(random)
+
+    def refill(self) -> None:
+        """Draw numbers in advance."""
+        before = self._random.state
+        waiting = np.random.Generator(self._random).random(_AT_ONCE).tolist()[::-1]
+        self._before, self.waiting = before, waiting  # together: a signal handler may save a learner
+
+    def take(self) -> float:
+        """Return the next number."""
+        if not self.waiting:
+            self.refill()
+        return self.waiting.pop()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the generator before the next number; it does not depend on how many are drawn in advance."""
+        random = np.random.PCG64()
+        random.state = self._before
+        random.advance(_AT_ONCE - len(self.waiting))
+        plain: dict[str, Any] = _plain(random.state)
+        return plain
+
+
+def _plain(value: Any) -> Any:
+    """Return a nested dict with plain numbers in place of NumPy's."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,1 @@
+"""The outcome of simulations: regret, results and their charts."""

@@ -1,0 +1,252 @@
+"""Charts of regret over the rounds, as Vega-Lite specifications, that show themselves and save themselves."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab._support.display import spread_out
+from umab._support.extras import extra
+from umab._support.files import write_atomically
+from umab.algorithms.registry import registered
+
+_DOTS_AN_INCH = 216.0
+
+POINTS = 320
+"""How many rounds of a curve are drawn; more would make files larger without a visible difference."""
+
+
+class Style(NamedTuple):
+    """How a curve is drawn. The dashes keep curves apart in grey print too."""
+
+    colour: str
+    dash: tuple[int, ...] = ()
+
+
+# For curves without a style of their own; the colours remain apart for the colour-blind (Okabe and Ito 2008, Color
+# universal design).
+_MORE = tuple(
+    Style(colour, dash)
+    for dash in ((4, 4), (8, 3, 2, 3), (1, 2))
+    for colour in ("#b2182b", "#01665e", "#a6611a", "#444444")
+)
+
+
+class Chart:
+    """A chart, which a notebook shows if it is the last value of a cell.
+
+    Attributes
+    ----------
+    spec
+        Its Vega-Lite specification.
+    """
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+
+    @functools.cached_property
+    def svg(self) -> str:
+        """The chart as SVG."""
+        drawing: str = _vl_convert().vegalite_to_svg(self.spec)
+        return drawing
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the chart to a file that ends in .svg, .png or .pdf."""
+        ending = os.path.splitext(os.fspath(path))[1].lower()
+        if ending == ".svg":
+            content = self.svg.encode()
+        elif ending == ".png":
+            content = _vl_convert().svg_to_png(self.svg, ppi=_DOTS_AN_INCH)
+        elif ending == ".pdf":
+            content = _vl_convert().svg_to_pdf(self.svg)
+        else:
+            raise ValueError(f"the path of a chart must end in .svg, .png or .pdf, but got {os.fspath(path)!r}")
+        write_atomically(path, content)
+
+    def __repr__(self) -> str:
+        """Say how to see it."""
+        return "Chart; a notebook shows it, and save('chart.svg') writes it to a file"
+
+
+def _vl_convert() -> Any:
+    with extra("report", "drawing a chart"):
+        import vl_convert
+    return vl_convert
+
+
+def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64], role: str = "main") -> dict[str, Any]:
+    """Return a mean over the rounds with a band of one standard deviation, for `curve_chart`.
+
+    An extra curve has no band, nor has a single trial.
+    """
+    rounds = spread_out(len(mean), POINTS)
+    mean, sd = mean[rounds], sd[rounds]
+    return {"policy": name, "role": role, "t": rounds + 1, "mean": mean} | band(
+        mean, np.where(np.isnan(sd) | (role == "extra"), 0.0, sd)
+    )
+
+
+def curve_chart(
+    values: list[dict[str, Any]], n_rounds: int, title: str | None = None, own: Mapping[str, Style] | None = None
+) -> dict[str, Any]:
+    """Return a chart of curves with bands: for a file if it has a title, else for a page.
+
+    `own` has styles for curves that do not belong to policies, by the beginning of their names.
+    """
+    interactive = title is None
+    names = [each["policy"] for each in values]
+    styles = styles_of(names, own)
+    values = values[::-1]  # so that the first name is drawn last, on top
+    largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
+    # An expression, because the format of an axis uses one prefix for all labels, even 0k.
+    label = f"format(datum.value, '{'~s' if 1e3 <= largest < 1e12 else '~g'}')"
+    colour, dash = scales(names, styles)
+    legend = {
+        "title": None,
+        "symbolType": "stroke",
+        "symbolSize": 500,
+        "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
+        "labelLimit": 220,
+    }
+    legend |= {"orient": "bottom", "columns": 4, "labelFontSize": 12} if interactive else {"orient": "right"}
+    encoding = {
+        "x": {
+            "field": "t",
+            "type": "quantitative",
+            "title": "round t",
+            "axis": {"tickMinStep": 1, "labelOverlap": "greedy", "labelSeparation": 10},
+            "scale": {"domain": [0, n_rounds], "nice": False},
+        },
+        "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
+    }
+    y = {"type": "quantitative", "title": "regret", "axis": {"labelExpr": label}}
+    bands: dict[str, Any] = {
+        "mark": {"type": "area", "fillOpacity": 0.1, "opacity": 1},
+        "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+    }
+    lines: dict[str, Any] = {
+        "mark": {"type": "line", "point": n_rounds == 1},
+        "encoding": {
+            "y": {**y, "field": "mean"},
+            "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
+            "strokeWidth": {"condition": {"test": "datum.role == 'main'", "value": 2.0}, "value": 1.2},
+        },
+    }
+    layers: list[dict[str, Any]] = [bands, lines]
+    spec: dict[str, Any] = {
+        "config": CONFIG,
+        "height": 300,
+        "data": {"values": [{key: plain(value) for key, value in each.items()} for each in values]},
+        "transform": [{"flatten": ["t", "mean", "low", "high"]}],
+        "encoding": encoding,
+        "layer": layers,
+    }
+    if not interactive:
+        # A browser's font may be wider than the one used to lay out the legend.
+        padding = {"left": 5, "top": 5, "bottom": 5, "right": 40}
+        return {**spec, "width": 440, "title": {"text": title, "anchor": "start"}, "padding": padding}
+    picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
+    lines["params"] = [picked]
+    for layer in layers:
+        layer["transform"] = [{"filter": {"param": "picked", "empty": True}}]
+    layers.append(_readings(names))
+    return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def _readings(names: list[str]) -> dict[str, Any]:
+    """Return the layer that shows all regrets at the round under the pointer."""
+    return {
+        "transform": [
+            {"pivot": "policy", "value": "mean", "groupby": ["t"]},
+        ],
+        "params": [
+            {
+                "name": "pointed",
+                "select": {
+                    "type": "point",
+                    "fields": ["t"],
+                    "nearest": True,
+                    "on": "pointerover",
+                    "clear": "pointerout",
+                },
+            }
+        ],
+        "mark": {"type": "rule", "color": "#555", "strokeWidth": 1, "tooltip": {"content": "encoding"}},
+        "encoding": {
+            "color": {"value": "#555"},
+            "opacity": {"condition": {"param": "pointed", "empty": False, "value": 0.6}, "value": 0.0},
+            "tooltip": [
+                {"field": "t", "type": "quantitative", "title": "round"},
+                # A dot or a bracket in a name would be read as a path into the datum.
+                *({"field": _escaped(name), "type": "quantitative", "title": name, "format": ".5~g"} for name in names),
+            ],
+        },
+    }
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"\\{letter}" if letter in ".[]'\"" else letter for letter in name)
+
+
+def band(mean: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+    """Return a band around a mean, with a gap where it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {"low": mean - width, "high": mean + width}
+
+
+def plain(value: Any) -> Any:
+    """Return a value for JSON: five digits are more than a line shows, and a number that is not finite is a gap."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind != "f":
+        return value.tolist()
+    return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
+
+
+def styles_of(names: list[str], own: Mapping[str, Style] | None = None) -> list[Style]:
+    """Return a style for each name: its own or its policy's, if no name before it has taken that; else a free one.
+
+    What follows a comma in a name is ignored, so that the best of a grid has the colour of its family.
+    """
+    known = {name: Style(each.colour, each.dash) for name, each in registered().items() if each.colour}
+    known.update(own or {})
+    chosen: list[Style] = []
+    free = iter(_MORE * (len(names) // len(_MORE) + 1))
+    for name in names:
+        style = known.get(name.partition(", ")[0])
+        chosen.append(style if style and style not in chosen else next(free))
+    return chosen
+
+
+def scales(names: list[str], styles: list[Style]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the colour and the dash of each name, in the form that a chart takes."""
+    colours = {"domain": names, "range": [style.colour for style in styles]}
+    return colours, {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+
+
+CONFIG: dict[str, Any] = {
+    "background": "white",
+    "font": "Helvetica, Arial, sans-serif",
+    "axis": {
+        "grid": True,
+        "gridColor": "#eeeeee",
+        "domainColor": "#444",
+        "tickColor": "#444",
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+    },
+    "legend": {"labelFontSize": 12},
+    "title": {"fontSize": 13, "fontWeight": "normal"},
+    "view": {"stroke": "#444"},
+}

@@ -1,0 +1,279 @@
+"""Result: the outcome of many trials of a policy on a loss table."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from umab._support import checks, display
+from umab._support.extras import extra
+from umab._support.files import write_atomically
+from umab.results.plotting import Chart, curve, curve_chart
+from umab.results.regret import Costs
+from umab.tables.losses import Losses
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Array = npt.NDArray[Any]
+Table = Literal["curve", "trials"]
+T = TypeVar("T")
+
+FORMAT = "umab.Result"
+VERSION = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The regret of one policy over many trials.
+
+    R_t is the loss up to round t, minus the loss of the arm that was best up to then.
+
+    Attributes
+    ----------
+    policy
+        The name of the policy, as `umab.policy` takes it.
+    mean, sd, se
+        Curves over t: the mean of R_t over the trials, its standard deviation (of a sample, so nan for a single
+        trial), and the standard error of the mean.
+    final_regret
+        R_T of every trial.
+    regret, arms
+        R_t and the index of the arm, for every trial and round; missing with ``keep="summary"``.
+    sampled_regret
+        R_t of the arms drawn, for every trial and round, even if `regret` is the expected one.
+    losses
+        The loss table; missing with ``keep="summary"``.
+    provenance
+        What the numbers depend on: policy, parameters, seed, digest of the losses, versions.
+    """
+
+    policy: str
+    mean: npt.NDArray[np.float64]
+    sd: npt.NDArray[np.float64]
+    final_regret: npt.NDArray[np.float64]
+    provenance: dict[str, Any]
+    _losses: Losses | None = field(default=None, repr=False)
+    _arms: Array | None = field(default=None, repr=False)
+    _expected_regret: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+
+    @property
+    def kind(self) -> Literal["expected", "sampled"]:
+        """Which regret it is: of the average cost of each round, or of the arms that were drawn. The means agree."""
+        return "expected" if self.provenance["expected"] else "sampled"
+
+    @property
+    def n_trials(self) -> int:
+        """The number of trials."""
+        return len(self.final_regret)
+
+    @property
+    def se(self) -> npt.NDArray[np.float64]:
+        """The standard error of `mean`."""
+        return np.divide(self.sd, np.sqrt(self.n_trials))
+
+    @property
+    def regret(self) -> npt.NDArray[np.float64]:
+        """R_t of every trial (n_trials × T)."""
+        if not self.provenance["expected"]:
+            return self.sampled_regret
+        if self._expected_regret is None:
+            raise AttributeError(
+                "this result has the expected regret as curves and final regrets only; "
+                "simulate with expected=True and keep='all' to get it for every trial and round"
+            )
+        return self._expected_regret
+
+    @functools.cached_property
+    def sampled_regret(self) -> npt.NDArray[np.float64]:
+        """R_t of the arms drawn (n_trials × T), computed on first use."""
+        return Costs.of(self.losses).regret(self.arms)
+
+    @property
+    def arms(self) -> Array:
+        """The arm of every trial and round (n_trials × T), as the index of a column of the losses."""
+        return self._kept("arms", self._arms)
+
+    @property
+    def losses(self) -> Losses:
+        """The loss table."""
+        return self._kept("losses", self._losses)
+
+    def _kept(self, name: str, value: T | None) -> T:
+        if value is None:
+            raise AttributeError(f"this result has only a summary; simulate with keep='all' to get {name}")
+        return value
+
+    def __repr__(self) -> str:
+        """Return the policy and its final regret in one line."""
+        return f"Result({self.policy}: {self._came_to()})"
+
+    def _repr_html_(self) -> str:
+        return display.result_html(self.policy, self._came_to(), self.kind, self.mean, self.sd)
+
+    def _came_to(self) -> str:
+        error = f" ± {self.se[-1]:.4g}" if self.n_trials > 1 else ""
+        extent = f"{display.counted(len(self.mean), 'round')}, {display.counted(self.n_trials, 'trial')}"
+        return f"{self.kind} regret {self.mean[-1]:.6g}{error} after {extent}"
+
+    def plot(self) -> Chart:
+        """Return a chart of the mean regret over the rounds; `umab.plot` draws several results into one."""
+        return plot([self])
+
+    def to_pandas(self, of: Table = "curve") -> pandas.DataFrame:
+        """Return a pandas frame. Frames of several results can be concatenated: a column names the policy.
+
+        Parameters
+        ----------
+        of
+            ``"curve"`` has one row per round, counted from 1: policy, round, mean, sd, se. ``"trials"`` has one row per
+            trial, counted from 0: policy, trial, final_regret.
+        """
+        with extra("notebook", "to_pandas"):
+            import pandas
+        return pandas.DataFrame(self._columns(of))
+
+    def to_polars(self, of: Table = "curve") -> polars.DataFrame:
+        """Return a polars frame, with the columns of `to_pandas`."""
+        with extra("data", "to_polars"):
+            import polars
+        return polars.DataFrame(self._columns(of))
+
+    def _columns(self, of: Table) -> dict[str, Any]:
+        checks.one_of("of", of, get_args(Table))
+        columns: dict[str, Any]
+        if of == "curve":
+            columns = {"round": np.arange(1, len(self.mean) + 1), "mean": self.mean, "sd": self.sd, "se": self.se}
+        else:
+            columns = {"trial": np.arange(self.n_trials), "final_regret": self.final_regret}
+        return {"policy": [self.policy] * len(next(iter(columns.values()))), **columns}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write two files: the arrays to `path`.npz and everything else to `path`.json.
+
+        To keep files small, the regret of every trial and round is not written. Sampled regret is computed again from
+        the arms and the losses; of expected regret, the curves and the final regrets are kept.
+        """
+        arrays = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
+        if self._arms is not None and self._losses is not None:
+            arrays |= {"arms": self._arms, "losses": self._losses.table}
+        content = _npz(arrays)
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": self.policy,
+            "provenance": self.provenance,
+            "arrays_sha256": hashlib.sha256(content).hexdigest(),
+        }
+        arrays_path, about_path = _paths(path)
+        write_atomically(arrays_path, content)
+        write_atomically(about_path, json.dumps(about, indent=2, allow_nan=False).encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Return the result that `save` wrote to `path`."""
+        arrays_path, about_path = _paths(path)
+        try:
+            about = json.loads(about_path.read_text())
+        except ValueError as error:
+            raise ValueError(f"{str(about_path)!r} is not a complete saved result: {error}") from None
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise ValueError(f"{str(about_path)!r} is not a saved result")
+        version = about.get("version")
+        if version != VERSION:
+            raise ValueError(
+                f"{str(about_path)!r} was saved in version {version!r} of the format; this umab knows version {VERSION}"
+            )
+        content = arrays_path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != about.get("arrays_sha256"):
+            raise ValueError(f"{str(arrays_path)!r} is not the file that was saved with {str(about_path)!r}")
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            described = about["provenance"]["losses"]
+            return cls(
+                policy=about["policy"],
+                mean=arrays["mean"],
+                sd=arrays["sd"],
+                final_regret=arrays["final_regret"],
+                provenance=about["provenance"],
+                _losses=Losses.of(
+                    arrays["losses"],
+                    arms=described["arms"],
+                    source=described["source"],
+                    provenance=described["provenance"],
+                )
+                if "losses" in arrays
+                else None,
+                _arms=arrays.get("arms"),
+            )
+
+
+def plot(results: Result | Iterable[Result] | Mapping[str, Result]) -> Chart:
+    """Draw mean regrets over the rounds into one chart, with bands of one standard deviation.
+
+    Needs the extra ``[report]``.
+
+    Parameters
+    ----------
+    results
+        What `umab.simulate` returned, or a dict of results by the names to show.
+
+    Returns
+    -------
+    A chart, which a notebook shows, and which ``save("chart.svg")`` writes to a file: .svg, .png or .pdf.
+
+    Examples
+    --------
+    >>> import numpy as np, umab
+    >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(100, 3))
+    >>> umab.plot(umab.simulate(["umab-nn", "uniform"], losses, n_trials=10))
+    Chart; a notebook shows it, and save('chart.svg') writes it to a file
+    """
+    if isinstance(results, Mapping):
+        named = [(str(name), result) for name, result in results.items()]
+    else:
+        named = [(each.policy, each) for each in ([results] if isinstance(results, Result) else results)]
+    names = [name for name, _ in named]
+    if not names:
+        raise ValueError("plot needs at least one result, but got none")
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValueError(f"curves must have different names, but {twice!r} occurs twice; pass a dict of results")
+    counts = sorted({result.n_trials for _, result in named})
+    many = " or ".join(map(str, counts))
+    kind = " and ".join(sorted({result.kind for _, result in named}))
+    title = (
+        f"{kind} regret of 1 trial"
+        if counts == [1]
+        else f"mean {kind} regret of {many} trials, bands of one standard deviation"
+    )
+    n_rounds = max(len(result.mean) for _, result in named)
+    return Chart(curve_chart([curve(name, result.mean, result.sd) for name, result in named], n_rounds, title))
+
+
+def _npz(arrays: dict[str, Array]) -> bytes:
+    """Return what `numpy.savez_compressed` writes, in a fifth of its time: random arms hardly compress further."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return the paths of the two files, for a path with or without one of their endings."""
+    text = os.fspath(path)
+    stem = text.removesuffix(".npz").removesuffix(".json")
+    return Path(stem + ".npz"), Path(stem + ".json")

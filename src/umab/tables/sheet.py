@@ -1,0 +1,161 @@
+"""A sheet: the cells of a file, as text or as numbers, and where a cell is that is not a number."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.tables.cells import MISSING, PLAIN_NUMBERS, is_date, is_decorated, is_total, shown
+from umab.tables.wording import IN_PYTHON, Wording
+
+if TYPE_CHECKING:
+    import polars
+
+Table = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """The cells of a file, in rows of the same length.
+
+    Attributes
+    ----------
+    path
+        The file.
+    names
+        The names of the columns.
+    cells
+        The cells: as text, or with the types of a Parquet file.
+    content
+        The text of the file; empty for Parquet.
+    delimiter
+        What separates the cells of the text.
+    wording
+        How error messages name the options.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    cells: polars.DataFrame
+    content: bytes = b""
+    delimiter: str = ","
+    wording: Wording = IN_PYTHON
+
+    def select(self, columns: Sequence[int]) -> Sheet:
+        """Return the sheet with these columns only."""
+        cells = self.cells.select([self.cells.columns[column] for column in columns])
+        return replace(self, names=tuple(self.names[column] for column in columns), cells=cells)
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield, for each row of the text, the line in which it begins and its cells."""
+        return itertools.islice(records(self.path, self.content, self.delimiter), 1, None)
+
+    def where(self, row: int) -> str:
+        """Say where a row is: rows count from 0 below the names, lines from 1."""
+        if not self.content:
+            return f"row {row}"
+        line, _ = next(itertools.islice(self.rows(), row, None))
+        return f"row {row} (line {line} of the file)"
+
+    def leave_out(self, *names: str) -> str:
+        """Say how to leave columns out."""
+        return f"leave {'it' if len(names) == 1 else 'them'} out with {self.wording.drop(names)}"
+
+    def texts(self, column: int) -> polars.Series:
+        """Return a column as text, without spaces around it."""
+        import polars
+
+        return self.cells.to_series(column).cast(polars.String).fill_null("").str.strip_chars()
+
+    def holds_dates(self, column: int) -> bool:
+        """Whether a column holds only dates or times. The last row may be a total without a date."""
+        import polars
+
+        dtype = self.cells.dtypes[column]
+        if dtype in (polars.Date, polars.Datetime, polars.Time):
+            return True
+        if dtype != polars.String:
+            return False
+        texts = self.texts(column)
+        if not is_date(texts[0]):
+            return False
+        last = texts[-1]
+        return all(map(is_date, texts[:-1].unique())) and (is_date(last) or last == "" or is_total(last))
+
+    def numbers(self, kind: str = "arm") -> Table:
+        """Return the cells as finite numbers; `kind` is what error messages call a column."""
+        import polars
+
+        if self.content:
+            floats = self.cells.select(polars.all().str.strip_chars().cast(polars.Float64, strict=False))
+        else:
+            # Texts and dates in a Parquet file are meant as such, even if they could be read as numbers.
+            dtypes = self.cells.schema.items()
+            others = [name for name, dtype in dtypes if not (dtype.is_numeric() or dtype == polars.Boolean)]
+            floats = self.cells.with_columns(polars.lit(None).alias(name) for name in others).cast(polars.Float64)
+        table = floats.to_numpy()
+        bad = ~np.isfinite(table)
+        if bad.any():
+            row, column = divmod(int(bad.argmax()), len(self.names))
+            self._refuse(row, column, kind, infinite=np.isinf(table[row, column]), numberless=bad[:, column].all())
+        return table
+
+    def _refuse(self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool) -> NoReturn:
+        """Say what is wrong with a cell that is not a finite number; `numberless` if its whole column has none."""
+        cell, name = self.cells.row(row)[column], self.names[column]
+        text = "" if cell is None else str(cell).strip()
+        where = f"{self.where(row)} of {kind} {name!r}"
+        missing = text.lower() in MISSING
+        if infinite:
+            raise ValueError(f"losses must be finite, but got {text!r} in {where}; replace it with a finite number")
+        if numberless and kind == "arm" and (missing or not is_decorated(text)):
+            advice = f"no cell of the column is a number: if it is not an arm, {self.leave_out(name)}"
+            if len(self.names) == 3:
+                advice += "; if each row is the loss of one arm in one round, name the columns round, arm and loss"
+        elif missing:
+            advice = "fill it in, or delete the row"
+        elif is_total(text):
+            advice = "if the row is a total, delete it"
+        else:
+            advice = PLAIN_NUMBERS if self.content else "store the column as numbers"
+        if missing:
+            raise ValueError(f"losses must not be missing, but got {shown(text)} in {where}; {advice}")
+        raise TypeError(f"losses must be numbers, but got {text!r} in {where}; {advice}")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names of arms that are empty or not all different."""
+    if "" in names:
+        raise ValueError(
+            f"every arm must have a name, but column {names.index('')} has none; "
+            "if it holds row numbers, write the table without them (pandas: to_csv(..., index=False))"
+        )
+    if len(set(names)) < len(names):
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise ValueError(f"the names of the arms must be distinct, but {twice!r} appears {names.count(twice)} times")
+
+
+def records(path: Path, content: bytes, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield, for each row of a text, the line in which it begins and its cells; the first row holds the names."""
+    reader = csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8", newline=""), delimiter=delimiter, strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 1
+    except csv.Error:
+        reason = f"the row that begins in line {line} has double quotes that are not in pairs around a cell"
+        raise unreadable(path, reason) from None
+
+
+def unreadable(path: Path, reason: str) -> ValueError:
+    """Return the error for a file in which no cells can be found."""
+    return ValueError(f"cannot read losses from {str(path)!r}: {reason}")

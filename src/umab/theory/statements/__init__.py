@@ -1,0 +1,25 @@
+"""The statements of the proofs, each as two sides of an inequality along a trajectory.
+
+Every module here is a part of a proof, and declares its statements in the order in which they are shown. A statement
+that the paper's text gets wrong is declared twice, as printed and as repaired. Lemmas 6 to 10 are the lemmas of the
+appendix, in order: Orabona's lemma, two on the steps of the log-barrier, and two on the adaptive exploration rate.
+"""
+
+from types import ModuleType
+
+from umab.theory.statements import ftrl, monotone, theorem1, theorem2, theorem_r
+from umab.theory.statements.common import Form, Sides, Statement, Steps
+
+__all__ = ["OF_UMAB_S", "STATEMENTS", "Form", "Sides", "Statement", "Steps"]
+
+
+def _declared_in(*modules: ModuleType) -> tuple[Statement, ...]:
+    """Return the statements of modules, in the order in which they are declared."""
+    return tuple(each for module in modules for each in vars(module).values() if isinstance(each, Statement))
+
+
+STATEMENTS = _declared_in(ftrl, theorem1, theorem2, monotone)
+"""The numbered statements of the paper that hold, or should hold, along every sequence of arms."""
+
+OF_UMAB_S = _declared_in(theorem_r)
+"""The statements about UMAB-S, bare or centred, that hold along every sequence of arms."""
