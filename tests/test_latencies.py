@@ -1,0 +1,98 @@
+"""The page on latencies with outliers, and the figure of the README: they are what the numbers beside them come to."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pages import latencies
+from umab.research.report import words
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def results() -> Any:
+    return json.loads((DOCS / latencies.NUMBERS).read_text())
+
+
+def test_the_page_is_that_of_the_numbers_beside_it(results: Any) -> None:
+    assert (DOCS / latencies.PAGE).read_text() == latencies.text(results)
+    assert results["n_tables"] == latencies.N_TABLES and results["rounds"][-1] == latencies.N_ROUNDS
+
+
+def test_the_readme_has_these_numbers(results: Any) -> None:
+    readme = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([\d.]+ ± [\d.]+) \| (\d+) \|$", readme, re.MULTILINE)
+    regret = results["stories"][latencies.SHOWN]["regret"]
+    shown = [regret[name] for name in latencies.LINES]
+    assert [row[1:] for row in rows] == [
+        (words.measured(each["mean"], each["se"]), f"{each['unlucky']:.0f}") for each in shown
+    ]
+
+
+def test_what_the_page_says_in_words_is_so(results: Any) -> None:
+    """What the text says without a number from the run; a run that comes out otherwise needs other words."""
+    first, second, third = (
+        {name: each["mean"] for name, each in results["stories"][story]["regret"].items()}
+        for story in latencies.STORIES
+    )
+    unlucky = {name: each["unlucky"] for name, each in results["stories"][latencies.SHOWN]["regret"].items()}
+    for policy in ("exp3", "tsallis-inf"):
+        guesses = {name: regret for name, regret in first.items() if name.startswith(policy)}
+        assert min(guesses, key=lambda name: guesses[name]) == f"{policy} 1 s"
+        assert first[f"{policy} 100 ms"] > first["random"] and first[f"{policy} 10 s"] > 0.9 * first["random"]
+    assert first["ucb 1 ms"] < 1.5 * first["recommended"] and unlucky["ucb 1 ms"] > 3 * unlucky["recommended"]
+    assert first["ucb 1 s"] > 0.9 * first["tsallis-inf 1 s"]
+    assert first["ucb 100 ms"] < 1.1 * first["recommended"]
+    assert min(second, key=lambda name: second[name]) == "tsallis-inf 100 ms"
+    assert min(third, key=lambda name: third[name]) == "ucb scaled"
+    assert abs(third["exp3 100 ms"] - third["recommended"]) < 10.0
+
+
+def test_the_page_follows_the_numbers(results: Any) -> None:
+    changed = copy.deepcopy(results)
+    changed["stories"]["alike"]["regret"]["ahb"] = {"mean": 123.4, "se": 5.6, "unlucky": 150.0}
+    assert "| 123.4 ± 5.6 |" in latencies.text(changed) and "| 123.4 ± 5.6 |" not in latencies.text(results)
+
+
+def test_every_line_of_the_figure_has_its_label_on_white(results: Any) -> None:
+    drawing = (DOCS / latencies.FIGURE).read_text()
+    assert 'fill="white"' in drawing
+    for line in latencies.LINES.values():
+        assert drawing.count(f">{line.label}<") == 2, line.label  # in both panels
+        assert line.style.colour in drawing
+
+
+def test_a_table_has_its_medians_and_its_stalls() -> None:
+    story = latencies.STORIES["moving"]
+    losses = latencies.table(story, 3)
+    assert np.array_equal(losses, latencies.table(story, 3)) and not np.array_equal(losses, latencies.table(story, 4))
+    assert np.abs(np.median(losses, axis=0) / latencies.MEDIANS - 1.0).max() < 0.05
+    stalled = losses > 1000.0
+    for phase, shares in zip((stalled[:5000], stalled[5000:]), story.stalls, strict=True):
+        assert np.abs(phase.mean(axis=0) - shares).max() < 0.006
+
+
+def test_losses_beyond_a_guess_are_clipped_and_others_are_not() -> None:
+    losses = latencies.table(latencies.STORIES[latencies.SHOWN], 0, 300)
+    clipped = np.minimum(losses, 100.0)
+    guessed, free = (latencies.contenders()[name].play for name in ("exp3 100 ms", "recommended"))
+    assert losses.max() > 1000.0
+    assert np.array_equal(guessed(losses, 1), guessed(clipped, 1))
+    assert not np.array_equal(free(losses, 1), free(clipped, 1))
+
+
+def test_a_small_run_is_written(tmp_path: Path) -> None:
+    latencies.write(tmp_path, n_tables=2, n_rounds=40)
+    results = json.loads((tmp_path / latencies.NUMBERS).read_text())
+    assert results["rounds"][-1] == 40
+    assert (tmp_path / latencies.PAGE).read_text() == latencies.text(results)
+    assert (tmp_path / latencies.FIGURE).read_text() == latencies.figure(results)
