@@ -74,7 +74,7 @@ STORIES = {
     ),
     "alike": Story(
         "stalls hit all alike",
-        "Of every upstream, 0.2% of the requests stall, so the fastest in the median is also the fastest on average.",
+        "At every upstream, 0.2% of the requests stall, so the one with the lowest median also has the lowest mean.",
         ((0.002, 0.002, 0.002, 0.002),),
     ),
     "moving": Story(

@@ -118,7 +118,7 @@ class Policy(ABC):
     """The order of its bound in the norms of the paper's Table 1: one of the formulas of `umab.theory.bounds`."""
 
     also_compared: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    """Other parameters that the policy is compared with, besides its own."""
+    """Other values of its parameters with which the policy also takes part in comparisons."""
 
     @abstractmethod
     def init(self, n_arms: int) -> Any:
@@ -152,8 +152,8 @@ class Policy(ABC):
 
         A new arm gets a fair share of every distribution, 1/n. Its sums are the ones that would have given it that
         share: they lie between the sums of the two arms whose probabilities are just above and just below 1/n. The old
-        arms keep their sums, and share the rest of the probability in proportion. A new arm's rows are as `init`
-        returns them. So is a number that still has the value that `init` gave it for the old arms.
+        arms keep their sums, and share the rest of the probability in proportion. A new arm gets the rows that `init`
+        returns. A number that still has the value that `init` gave it for the old arms gets the one for the new arms.
         """
         before, start = self.init(len(state.probabilities)), self.init(len(arms))
         likelier, rarer, part = beside_fair_share(self.solved(state), self.link)
@@ -284,7 +284,7 @@ def moved(kind: Any, value: Any, new: Any, arms: Sequence[int | None]) -> Any:
 class FullInformation(Policy):
     """A policy that sees the losses of all arms, not only of the one that was drawn.
 
-    It shows what a bandit pays for seeing one loss only. It has `update_full` in place of `update`.
+    It shows what other policies pay for seeing only one loss. It has `update_full` in place of `update`.
     """
 
     full_information: ClassVar[bool] = True

@@ -78,13 +78,13 @@ def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
         "--trials",
         type=whole_from(1),
         metavar="N",
-        help="trials of each policy (default: 500, or the number in FILE.toml)",
+        help="trials of each policy (default: 500, unless the TOML file of an experiment has another number)",
     )
     parser.add_argument(
         "--seed",
         type=whole_from(0),
         metavar="N",
-        help="seed of the policies' draws (default: 0, or the seed in FILE.toml)",
+        help="seed of the policies' draws (default: 0, unless the TOML file of an experiment has another seed)",
     )
     parser.add_argument(
         "--certify", action="store_true", help="also check the paper's statements along five runs; see umab certify"

@@ -20,8 +20,8 @@ def add(commands: Commands) -> None:
         commands,
         "sweep",
         run_sweep,
-        "run a grid of policies, parameters, tables and seeds, written as a TOML file, on threads or a cluster; "
-        "cells that are done are not run again",
+        "run a grid of policies, parameters, tables and seeds, written as a TOML file, on threads, processes or a "
+        "cluster; cells that are done are not run again",
         "umab sweep rates.toml --backend dask --address tcp://10.0.0.1:8786 --out /shared/rates",
     )
     sweeping.add_argument("sweep", metavar="FILE.toml", help="the grid; docs/experiments.md shows one")

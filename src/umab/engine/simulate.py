@@ -102,13 +102,13 @@ def simulate(
         How many rounds late the loss of a round arrives: a whole number, an array with one for each round, or a
         function of a random generator and the number of rounds that returns such an array. The function is called for
         each trial, with a stream of its own. With delay d, the policy learns from the loss of round s before the draw
-        of round s + d + 1. Losses that are due together come in the order of their draws, and choices that are open at
-        the end are dropped. Every policy uses the probability at the time of the draw. None means no delay.
+        of round s + d + 1. Losses that are due together arrive in the order of their draws, and choices still open at
+        the end are forgotten. Every policy uses the probability at the time of the draw. None means no delay.
     n_threads
         The number of threads; None uses one per core. No bit of the result depends on it.
     progress
-        Whether to show a progress bar; None shows one on a terminal. A bar that is passed is advanced by 1 for every
-        round of every trial, and ends the simulation with a CancelledError if it is stopped.
+        Whether to show a progress bar; None shows one on a terminal. If you pass a `Progress`, it is advanced by 1 for
+        every round of every trial, and stopping it ends the simulation with a CancelledError.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Choosing an arm for code that runs: time it, and tell the learner what it cost, even if it fails."""
+"""Choose an arm for a piece of code, time the code, and tell the learner what it cost, even if it fails."""
 
 from __future__ import annotations
 
