@@ -25,6 +25,7 @@ FOR = {
     "river": "use with river; also the stand-in for the stock table",
     "gymnasium": "loss tables as Gymnasium environments",
     "sklearn": "choosing among scikit-learn estimators",
+    "metrics": "the counters of learners in Prometheus' Python library",
     "notebook": "figures and tables in notebooks",
     "examples": "the demonstrations in `examples/`",
     "reproduce": "`make reproduce`: all experiments of the paper, with stand-ins if there is no network",

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import dis
+import functools
 import json
+import sys
+from collections.abc import Callable
+from types import CodeType
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 import umab
 from umab.algorithms.base import Policy
@@ -15,6 +24,12 @@ POLICIES: dict[str, Policy] = {name: umab.policy(name).for_horizon(1000) for nam
 """Every registered policy, ready to run: a policy that is added is tested by every law without being named here."""
 
 
+def twins(*arguments: Any, **options: Any) -> tuple[umab.Learner, umab.Learner]:
+    """Return a learner and a copy of it: the same draws to come, with the same ids."""
+    learner = umab.Learner(*arguments, **options)
+    return learner, copy.copy(learner)
+
+
 def state_of(learner: umab.Learner) -> Any:
     """Return the state inside a learner, in plain Python."""
     return layout_of(learner.policy).unpack(learner._core.buffer)
@@ -23,7 +38,8 @@ def state_of(learner: umab.Learner) -> Any:
 def without_times(learner: umab.Learner) -> dict[str, Any]:
     """Return all that is saved of a learner but when its open choices were drawn."""
     saved = json.loads(learner.to_json())
-    return {**saved, "outstanding": [each[:-1] for each in saved["outstanding"]]}
+    del saved["open"]["time"]
+    return saved  # type: ignore[no-any-return]
 
 
 def same_bits(first: Array, second: Array) -> bool:
@@ -47,3 +63,50 @@ def _ignore(parameters: Any, state: Any, arm: int, loss: float, probability: flo
 
 def _ignore_all(parameters: Any, state: Any, losses: Any) -> Any:
     return state
+
+
+def some_mask(rng: np.random.Generator, n_rounds: int, n_arms: int) -> npt.NDArray[np.bool_]:
+    """Return a mask with rounds of all kinds: with all arms, with one, and with some."""
+    mask = rng.random((n_rounds, n_arms)) < rng.choice([0.1, 0.5, 0.9, 1.0], size=(n_rounds, 1))
+    mask[np.arange(n_rounds), rng.integers(n_arms, size=n_rounds)] = True
+    return mask
+
+
+def at_moment(number: int, act: Callable[[], None], work: Callable[[], None]) -> bool:
+    """Work, and act at one of the moments at which Python looks for signals; say whether there were so many moments.
+
+    These are where a function begins, after a call, and where a loop turns back.
+    """
+    moments = 0
+    looks = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
+    before: dict[Any, str] = {}
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal moments
+        if "umab" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            opcode = names(frame.f_code)[frame.f_lasti]
+            if before.get(frame) in looks:
+                moments += 1
+                if moments == number:
+                    sys.settrace(None)
+                    act()
+                    sys.settrace(trace)
+            before[frame] = opcode
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(previous)
+    return moments >= number
+
+
+@functools.cache
+def names(code: CodeType) -> dict[int, str]:
+    """Return the names of the instructions of a function by their places."""
+    return {step.offset: step.opname for step in dis.get_instructions(code)}

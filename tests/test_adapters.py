@@ -14,6 +14,7 @@ import pytest
     [
         ("river", "river", r"river; .*'umab\[river\]'.*'\.\[river\]'"),
         ("gymnasium", "gymnasium", r"gymnasium; .*'umab\[gymnasium\]'.*'\.\[gymnasium\]'"),
+        ("prometheus", "prometheus_client", r"prometheus_client; .*'umab\[metrics\]'.*'\.\[metrics\]'"),
         ("sklearn", "sklearn.base", r"sklearn; .*'umab\[sklearn\]'.*'\.\[sklearn\]'"),
     ],
 )
@@ -28,6 +29,7 @@ def test_a_missing_library_is_named_with_its_extra(
 
 def test_umab_itself_loads_none_of_them() -> None:
     code = (
-        "import sys, umab, umab.offpolicy, umab.adapters; print({'river', 'gymnasium', 'sklearn'} & set(sys.modules))"
+        "import sys, umab, umab.offpolicy, umab.adapters; "
+        "print({'river', 'gymnasium', 'sklearn', 'prometheus_client'} & set(sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

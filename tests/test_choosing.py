@@ -540,9 +540,9 @@ def test_forgetting_refuses_what_is_not_open() -> None:
     learner = umab.Learner("umab-s", 2, seed=0)
     choice = learner.select()
     learner.forget(choice)
-    with pytest.raises(ValueError, match=f"id={choice.id} .*forgotten"):
+    with pytest.raises(ValueError, match=f"id='{choice.id}' .*forgotten"):
         learner.forget(choice)
-    with pytest.raises(ValueError, match=f"id={choice.id} .*forgotten"):
+    with pytest.raises(ValueError, match=f"id='{choice.id}' .*forgotten"):
         learner.update(choice, 1.0)
 
 

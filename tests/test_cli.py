@@ -97,7 +97,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_every_command_has_an_example() -> None:
-    for command in ("policies", "compare", "reproduce", "run", "certify", "scaling", "sweep", "data"):
+    for command in "policies compare evaluate inspect reproduce run certify scaling sweep data".split():
         assert f"umab {command}" in run(command, "--help").stdout.partition("example: ")[2]
 
 

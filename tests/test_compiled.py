@@ -132,13 +132,17 @@ def test_without_the_compiler_the_results_are_the_same(tmp_path: Path) -> None:
 
 
 PROGRAM_WITHOUT_STATISTICS = """
-import umab, numpy
+import json, umab, numpy
 losses = numpy.random.default_rng(0).random((50, 3))
 print(umab.simulate(umab.UMABG(rate=4), losses, n_trials=3).final_regret.tolist())
+there = losses < losses.max(axis=1, keepdims=True)
+print(umab.simulate(umab.UMABG(rate=4), losses, n_trials=3, eligible=there, delays=2).final_regret.tolist())
 learner = umab.Learner(umab.UMABG(rate=4), 3, seed=0)
 for loss in losses[:, 0].tolist():
     learner.update(learner.select(), loss)
-print(learner.to_json())
+saved = json.loads(learner.to_json())
+del saved["ids"]["space"]
+print(saved)
 """
 
 

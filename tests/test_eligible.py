@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
-from helpers import POLICIES, state_of
+from helpers import POLICIES, state_of, twins
 from umab.algorithms.base import Policy
 from umab.engine.layout import layout_of
 from umab.online.eligible import draw_among
@@ -67,7 +67,7 @@ def test_an_arm_may_be_all_there_is() -> None:
 
 
 def test_all_arms_are_a_choice_as_always() -> None:
-    plain, among = (umab.Learner("recommended", ["a", "b", "c"], seed=0) for _ in range(2))
+    plain, among = twins("recommended", ["a", "b", "c"], seed=0)
     for t in range(50):
         choice = plain.select()
         assert among.select(among=["c", "a", "b"]) == choice

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import reference
 import umab
-from helpers import POLICIES, deaf, same_bits, without_times
+from helpers import POLICIES, deaf, same_bits, twins, without_times
 from umab.algorithms.ahb import take_in
 from umab.algorithms.base import Policy
 from umab.algorithms.sf_mab import stability
@@ -259,7 +259,7 @@ def test_saved_loaded_and_continued_is_never_having_stopped(
 ) -> None:
     n_arms, _, values = run
     losses = legal(policy, np.array(values))
-    straight, stopped = umab.Learner(policy, n_arms, seed=3), umab.Learner(policy, n_arms, seed=3)
+    straight, stopped = twins(policy, n_arms, seed=3)
     for at, loss in enumerate(losses):
         if at == stop:
             stopped = umab.Learner.from_json(stopped.to_json())

@@ -71,7 +71,7 @@ def test_the_ways_to_write_a_log_and_a_target_agree(estimator: str) -> None:
     import pandas
     import polars
 
-    choices = [(umab.Choice(arm, index, p, 9), loss) for index, (arm, p, loss) in enumerate(LOG)]
+    choices = [(umab.Choice(arm, index, p, "9"), loss) for index, (arm, p, loss) in enumerate(LOG)]
     columns = dict(zip(("arm", "probability", "loss"), zip(*LOG, strict=True), strict=True))
     expected = estimate(LOG, TARGET, estimator=estimator)
     frames = [pandas.DataFrame(columns), polars.DataFrame({name: list(each) for name, each in columns.items()})]

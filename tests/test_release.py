@@ -154,6 +154,7 @@ def test_commands_that_need_no_extra(installed: Installed) -> None:
     ("command", "name"),
     [
         ("compare losses.csv", "data"),
+        ("evaluate losses.csv", "data"),
         ("reproduce --list", "data"),
         ("run losses.toml", "data"),
         ("suite", "data"),
@@ -174,6 +175,8 @@ def test_commands_that_need_an_extra_name_it(command: str, name: str, installed:
 
 CALLS = {
     "umab.Losses.of('losses.csv')": "data",
+    "umab.offpolicy.read_log('losses.csv')": "data",
+    "umab.read_sweep('.')": "data",
     "umab.datasets.sales(real=False)": "data",
     "umab.datasets.stocks(real=True)": "data",
     "umab.datasets.stocks(real=False)": "river",

@@ -18,10 +18,12 @@ SURFACE = Path(__file__).parent / "surface.txt"
 MODULES = (
     "umab",
     "umab.adapters.gymnasium",
+    "umab.adapters.prometheus",
     "umab.adapters.river",
     "umab.adapters.sklearn",
     "umab.datasets",
     "umab.engine.interpreted",
+    "umab.errors",
     "umab.offpolicy",
     "umab.simplex",
     "umab.numerics",
@@ -58,7 +60,9 @@ def described(name: str, value: Any) -> Iterator[str]:
     yield f"{name}{signature(value)}"
     if dataclasses.is_dataclass(value) and name.startswith("umab.") and value.__name__ not in BASES:
         return  # what policies have beside their parameters is that of their base
-    for each, member in sorted(vars(value).items()):
+    own = [each for each in value.__mro__ if each.__module__.startswith("umab")]
+    members = {each: member for kind in reversed(own) for each, member in vars(kind).items()}
+    for each, member in sorted(members.items()):
         if not each.startswith("_"):
             kind = "property" if isinstance(member, property) or not callable(getattr(value, each)) else ""
             yield f"{name}.{each}{' ' + kind if kind else signature(getattr(value, each))}"

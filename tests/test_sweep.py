@@ -268,7 +268,7 @@ def test_parts_are_read_in_one_line_also_when_the_grid_grows(folder: Path, monke
         for cell in stored(Sweep.of("x", content(policies=policies)), out).cells.values():
             parts.run_cell(cell, out)
     (out / "parts" / ".half.parquet.0123.tmp").write_bytes(b"PAR1")  # what a killed worker leaves behind
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    *_, block = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     *_, with_polars, with_duckdb = block.splitlines()  # the first one imports both
     monkeypatch.chdir(folder)
     frame = eval(with_polars, {"polars": polars})
@@ -326,7 +326,7 @@ def test_a_damaged_part_is_named_whatever_the_folder_is_called(folder: Path, cap
     out = folder / "run[1] of *"
     assert run_here(folder, "quick.toml", "--out", str(out)) == 0
     line = capsys.readouterr().out.splitlines()[-1]
-    assert eval(line.partition("read them: ")[2], {"polars": polars}).height == 50
+    assert eval(line.partition("read them: ")[2], {"umab": umab}).height == 50
     victim = min((out / "parts").iterdir())
     whole = victim.read_bytes()
     for damaged in (whole[:100], b"", max((out / "parts").iterdir()).read_bytes()):

@@ -6,7 +6,13 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 
 import umab
-from umab.engine.compiled import delayed_simulation_kernel, online_kernels, simulation_kernel
+from umab.engine.compiled import (
+    delayed_simulation_kernel,
+    drawing_kernel,
+    online_kernels,
+    simulation_kernel,
+    simulation_kernel_among,
+)
 
 
 def compile_all_of(name: str) -> None:
@@ -15,10 +21,12 @@ def compile_all_of(name: str) -> None:
     simulation_kernel(policy)
     delayed_simulation_kernel(policy)
     if not policy.full_information:
+        simulation_kernel_among(policy)
         online_kernels(policy)
 
 
 if __name__ == "__main__":
+    drawing_kernel()
     kinds = {type(umab.policy(name)): name for name in umab.policies()}
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(compile_all_of, kinds.values()))

@@ -30,7 +30,7 @@ from umab.algorithms.uniform import Uniform
 from umab.algorithms.wrapper import Wrapper
 from umab.engine.simulate import simulate
 from umab.online.advice import LearnerWarning
-from umab.online.choice import Choice
+from umab.online.choice import Choice, Draw
 from umab.online.choosing import Attempt, choose
 from umab.online.counters import Counter
 from umab.online.learner import Learner
@@ -39,9 +39,11 @@ from umab.tables.losses import Losses, TableWarning
 
 if TYPE_CHECKING:
     from umab import datasets as datasets
+    from umab import errors as errors
     from umab import offpolicy as offpolicy
     from umab import testing as testing
     from umab import theory as theory
+    from umab.research.experiments.frames import read_sweep
 
 __all__ = [
     "AHB",
@@ -61,6 +63,7 @@ __all__ = [
     "Centred",
     "Choice",
     "Counter",
+    "Draw",
     "FullInformation",
     "Learner",
     "LearnerWarning",
@@ -76,24 +79,30 @@ __all__ = [
     "plot",
     "policies",
     "policy",
+    "read_sweep",
     "recommended",
     "register",
     "simulate",
 ]
 
-_LATER = ("datasets", "offpolicy", "testing", "theory")
+_LATER = ("datasets", "errors", "offpolicy", "testing", "theory")
 """Modules that are imported when they are first used: not everybody needs them, and `import umab` should be quick."""
+
+_FUNCTIONS = {"read_sweep": "umab.research.experiments.frames"}
+"""Functions whose modules are imported when they are first used, for the same reason."""
 
 if not TYPE_CHECKING:  # type checkers should still report names that do not exist
 
     def __getattr__(name: str) -> object:
-        """Import a module when it is first used."""
-        if name not in _LATER:
-            raise AttributeError(f"module 'umab' has no attribute {name!r}")
+        """Import a module, or the module of a function, when it is first used."""
         from importlib import import_module
 
-        return import_module(f"umab.{name}")
+        if name in _LATER:
+            return import_module(f"umab.{name}")
+        if name in _FUNCTIONS:
+            return getattr(import_module(_FUNCTIONS[name]), name)
+        raise AttributeError(f"module 'umab' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        """Return all names, including modules that are not imported yet."""
-        return sorted({*globals(), *_LATER})
+        """Return all names, including those that are not imported yet."""
+        return sorted({*globals(), *_LATER, *_FUNCTIONS})

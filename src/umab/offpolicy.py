@@ -9,20 +9,27 @@ probability q. The weight w = q/p corrects for what the log has too seldom or to
   over the number of rounds.
 
 Both estimate the mean, over the rounds of the log, of what the target expects to lose in them.
+
+`evaluate` gives the estimates for every arm of a log, and `read_log` reads a log from a file. A log may have rewards in
+place of losses: the estimates are then rewards too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
+from umab.tables.logs import rounds_of
+from umab.tables.reading import read
 
 Array = npt.NDArray[np.float64]
 
@@ -92,7 +99,8 @@ def estimate(
     log
         The rounds: pairs of a `Choice` of a `Learner` (or the list that JSON turns it into) and its loss, or triples of
         arm, probability and loss, or a frame or dict with the columns arm, probability and loss. Every round that was
-        played must be there, with the probability that its arm had when it was drawn.
+        played must be there, with the probability that its arm had when it was drawn. Rewards may take the place of
+        losses, in a column called reward.
     target
         The label of an arm that is always chosen; or a dict from labels to probabilities, 0 for labels that it lacks;
         or an array of probabilities, one for each arm, with one row for all rounds or one row per round. What the
@@ -179,6 +187,86 @@ def estimate(
     )
 
 
+def evaluate(
+    log: Any,
+    targets: Mapping[str, Any] | None = None,
+    *,
+    arms: Sequence[Any] | None = None,
+    estimator: str = "snips",
+    confidence: float = 0.95,
+) -> dict[Any, Estimate]:
+    """Return what each arm of a log would have lost per round if it had always been chosen, by its label.
+
+    Each interval is for its own estimate: that all of them contain the truth at once is less likely. The lowest of many
+    estimates is too low on average, because it was picked for being low.
+
+    Parameters
+    ----------
+    log
+        The rounds, as for `estimate`.
+    targets
+        More targets by names that no arm has: as for `estimate`, or ``"uniform"``, which draws every arm of the log
+        with the same probability. Their estimates follow those of the arms.
+    arms, estimator, confidence
+        As for `estimate`.
+
+    Examples
+    --------
+    >>> from umab import offpolicy
+    >>> log = [("small", 0.5, 2.0), ("large", 0.5, 3.0), ("small", 0.5, 1.0), ("large", 0.5, 5.0)] * 50
+    >>> found = offpolicy.evaluate(log, {"mostly small": {"small": 0.9, "large": 0.1}})
+    >>> {target: round(each.mean, 3) for target, each in found.items()}
+    {'small': 1.5, 'large': 4.0, 'mostly small': 1.75}
+    """
+    rounds = _Rounds.of(log)
+    labels = list(dict.fromkeys(rounds.arms))
+    found = {label: estimate(rounds, {label: 1.0}, estimator=estimator, confidence=confidence) for label in labels}
+    for name, target in (targets or {}).items():
+        if name in found:
+            raise ValueError(f"a target must have a name that no arm has, but got {name!r}; write its probabilities")
+        if isinstance(target, str) and target == "uniform":
+            target = dict.fromkeys(labels, 1.0 / len(labels))
+        try:
+            found[name] = estimate(rounds, target, arms=arms, estimator=estimator, confidence=confidence)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"target {name!r}: {error}") from None
+    return found
+
+
+def read_log(path: str | os.PathLike[str], *, reward: bool = False) -> dict[str, Any]:
+    r"""Return the log in a file as a dict with the columns that `estimate` and `evaluate` take.
+
+    The file is CSV, TSV or Parquet, as for `umab.Losses.read`, and reading it needs the extra ``[data]``. Every row is
+    a round. The columns are arm, probability, and loss or reward, in any order and in upper or lower case; others are
+    ignored. The labels of the arms are text. If a cell is wrong, the message names its row, column and line.
+
+    Parameters
+    ----------
+    path
+        The file.
+    reward
+        Whether the numbers are rewards. A column called reward is recognised without it, unless there is also one
+        called loss.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from umab import offpolicy
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "log.csv")
+    ...     _ = path.write_text("time,arm,probability,loss\n09:00,small,0.5,2\n09:05,small,0.6,1\n")
+    ...     log = offpolicy.read_log(path)
+    >>> log["arm"], log["probability"].tolist(), log["loss"].tolist()
+    (['small', 'small'], [0.5, 0.6], [2.0, 1.0])
+    """
+    found = rounds_of(read(Path(path)), reward=reward)
+    return {
+        "arm": found.arms,
+        "probability": found.probabilities,
+        "reward" if found.reward else "loss": found.values,
+    }
+
+
 def _scaled(value: float, exponent: int) -> float:
     with np.errstate(over="ignore"):
         return float(np.ldexp(value, exponent))
@@ -193,8 +281,19 @@ class _Rounds(NamedTuple):
 
     @classmethod
     def of(cls, log: Any) -> _Rounds:
+        feedback = "loss"
+        if isinstance(log, _Rounds):
+            return log
         if isinstance(log, Mapping) or hasattr(log, "columns"):
-            columns = [np.asarray(log[name]).tolist() for name in ("arm", "probability", "loss")]
+            there = list(log) if isinstance(log, Mapping) else list(log.columns)
+            feedback = "reward" if "reward" in there and "loss" not in there else "loss"
+            names = ("arm", "probability", feedback)
+            if missing := [name for name in names if name not in there]:
+                raise ValueError(
+                    f"a log must have the columns arm, probability and loss or reward, but got {there!r} without "
+                    f"{missing[0]!r}"
+                )
+            columns = [np.asarray(log[name]).tolist() for name in names]
         elif isinstance(log, Iterable) and not isinstance(log, (str, bytes)):
             columns = [list(column) for column in zip(*map(_row, log), strict=True)] or [[], [], []]
         else:
@@ -210,7 +309,7 @@ class _Rounds(NamedTuple):
         return cls(
             arms,
             _numbers("probability", probabilities, checks.probability),
-            _numbers("loss", losses, checks.finite),
+            _numbers(feedback, losses, checks.finite),
         )
 
 

@@ -57,15 +57,22 @@ def learner_html(learner: _Learner) -> str:
 
 
 def losses_html(arms: Sequence[str], table: npt.NDArray[np.float64]) -> str:
-    """Return a loss table as HTML: the mean and the range of each arm."""
-    means = (table / len(table)).sum(axis=0)  # a sum of large losses could overflow
-    lowest, highest = table.min(axis=0), table.max(axis=0)
+    """Return a loss table as HTML: the mean and the range of each arm, over the rounds in which it is there."""
+    away = np.isnan(table)
+    n_there = len(table) - away.sum(axis=0)
+    means = np.where(away, 0.0, table / np.maximum(n_there, 1)).sum(axis=0)  # a sum of large losses could overflow
+    means[n_there == 0] = np.nan
+    lowest, highest = np.fmin.reduce(table, axis=0), np.fmax.reduce(table, axis=0)
     rows = {
         arm: {"mean loss": _number(means[k]), "lowest": _number(lowest[k]), "highest": _number(highest[k])}
         for k, arm in enumerate(arms)
     }
     best = np.sort(np.argsort(means, kind="stable")[:_MOST_ARMS])
     title = f"{counted(len(table), 'round')} of {counted(len(arms), 'arm')}"
+    if away.any():
+        title += f"; {int(away.sum())} of {table.size} cells are away"
+        for k, arm in enumerate(arms):
+            rows[arm]["rounds"] = str(n_there[k])
     return _box("Losses", title, _table(rows, [arms[at] for at in best], "with the smallest means"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -22,7 +23,22 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         if path.exists():
             os.chmod(temporary, path.stat().st_mode & 0o777)
         os.replace(temporary, path)
+        _sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to disk: a file that was replaced is only there for good once its folder is."""
+    if os.name == "nt":  # Windows does not open folders
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):  # some file systems cannot do it
+            raise
+    finally:
+        os.close(handle)

@@ -1,1 +1,1 @@
-"""umab's policies in other libraries; each module needs the extra of its name."""
+"""umab inside other libraries; each module needs an extra, which its first line names."""

@@ -9,7 +9,7 @@ import numpy as np
 from umab._support import checks
 from umab._support.extras import extra
 from umab.results.regret import Costs
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 
 with extra("gymnasium", "umab.adapters.gymnasium"):
     import gymnasium
@@ -27,7 +27,8 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
     Parameters
     ----------
     losses
-        Anything that `umab.Losses.of` accepts: an array, a frame, a file, `Losses`.
+        Anything that `umab.Losses.of` accepts: an array, a frame, a file, `Losses`. All arms must be there in all
+        rounds.
 
     Examples
     --------
@@ -42,6 +43,7 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, losses: Any) -> None:
         self.losses = Losses.of(losses)
+        refuse_away(self.losses, "an environment")
         self.action_space = gymnasium.spaces.Discrete(self.losses.n_arms)
         self.observation_space = gymnasium.spaces.Discrete(1)
         self._costs = Costs.of(self.losses)

@@ -62,9 +62,14 @@ def compare(options: argparse.Namespace) -> None:
         code += "  # the policy with the smallest regret here"
         head = Head(title=title, lede=answer, command=options.command, code=code)
         page = f"\n\n{write_report(run, out, head, options.certify)}" if out else ""
-    print(f"{words.facts(losses)}\n\n{regrets(run)}\n{_WHICH}\n\n{answer}{page}")
+    print(f"{words.facts(losses)}\n\n{regrets(run)}\n{_WHICH_IF_AWAY if losses.n_away else _WHICH}\n\n{answer}{page}")
 
 
 _WHICH = """\
 Expected regret counts what the draw of each round costs on average, as umab.simulate(..., expected=True) does. Without
 this option, simulate counts the arms that were drawn: sampled regret, which has the same mean and a larger error."""
+
+_WHICH_IF_AWAY = """\
+Expected regret counts what the draw of each round costs on average, as umab.simulate(..., expected=True) does. It is
+the largest over the arms, each counted over the rounds in which it was there. Without this option, simulate counts the
+arms that were drawn: sampled regret, which has the same mean against each single arm."""

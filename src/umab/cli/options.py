@@ -62,6 +62,12 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="accept a last row that looks like a total, a column of row numbers, and numbers as column names",
     )
+    parser.add_argument(
+        "--missing",
+        choices=("refuse", "away"),
+        default="refuse",
+        help="what to do with a missing cell; away: the arm was not there in this round (default: refuse)",
+    )
 
 
 def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
@@ -98,7 +104,14 @@ def read_table(options: argparse.Namespace) -> Losses:
     from umab.tables.wording import IN_A_COMMAND
 
     suspicious = "allow" if options.allow_suspicious else "refuse"
-    return read_file(options.losses, IN_A_COMMAND, reward=options.reward, drop=options.drop, suspicious=suspicious)
+    return read_file(
+        options.losses,
+        IN_A_COMMAND,
+        reward=options.reward,
+        drop=options.drop,
+        suspicious=suspicious,
+        missing=options.missing,
+    )
 
 
 def whole_from(least: int) -> Callable[[str], int]:

@@ -43,7 +43,10 @@ def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path 
 
 
 def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:
-    """Write the report on a run, with certificates if `certify` is true, and return the path of its page."""
+    """Write the report on a run, with certificates if `certify` is true, and return the path of its page.
+
+    There are no certificates for losses in which arms are away; a note says so.
+    """
     from umab.research.report.run_page import write
     from umab.theory.certificates import certifiable
     from umab.theory.certificates import certify as check
@@ -52,6 +55,10 @@ def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:
         f"{outcome.experiment.id}, {outcome.setting.name}: {name}": check(curve.policy, outcome.losses, n_trials=5)
         for outcome in run.outcomes
         for name, curve in outcome.curves.items()
-        if certify and certifiable(curve.policy)
+        if certify and certifiable(curve.policy) and not outcome.losses.n_away
     }
+    for outcome in run.outcomes:
+        if certify and outcome.losses.n_away:
+            title = f"{outcome.experiment.id}, {outcome.setting.name}"
+            print(f"umab: note: no certificates for {title}: arms are away in its losses", file=sys.stderr)
     return write(run, place, head, certificates=certificates)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import glob
 import sys
 from pathlib import Path
 
@@ -90,8 +89,7 @@ def run_sweep(options: argparse.Namespace) -> int:
     found = Found.of(grid, parts.read(grid, out))
     if found.n_done:
         print(as_table(sweep_page.best_rows(found), line=True))
-    place = str(Path(glob.escape(str(out))) / "parts" / "*.parquet")
-    print(f"\n{words.sweep_progress(grid, found.n_done)}; to read them: polars.read_parquet({place!r})")
+    print(f"\n{words.sweep_progress(grid, found.n_done)}; to read them: umab.read_sweep({str(out)!r})")
     for line in sweep_failures(failed, grid.cells):
         print(f"umab: failed: {line}", file=sys.stderr)
     return int(bool(failed))

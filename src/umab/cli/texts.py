@@ -55,11 +55,16 @@ def verdicts(run: Run) -> str:
 
 
 def sweep_notes(grid: Grid, n_others: int) -> list[str]:
-    """Say what may surprise: policies that are not run, tables given twice, stand-ins, and parts of other grids."""
+    """Say what may surprise: policies not run, tables given twice, arms away, stand-ins, and parts of other grids."""
     from umab.research.report import words
 
     said = words.sweep_refusals(grid)
     said += [f"{label} is the same table as {other}, and is run only once." for label, other in grid.same]
+    said += [
+        f"In {table.n_away} of {table.n_rounds * table.n_arms} cells of {table.label} the arm is away."
+        for table in grid.tables
+        if table.n_away
+    ]
     if stand_ins := [table.label for table in grid.tables if table.stand_in]:
         said.append(f"Not all data are real: {words.listed(stand_ins)}.")
     if n_others:

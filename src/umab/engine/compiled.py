@@ -13,7 +13,7 @@ it uses, was edited; editing a comment has no effect.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from umab.engine import kernels
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, references, text_of
 from umab.engine.layout import layout_of
+from umab.maths.eligible import draw_among
 from umab.maths.simplex import draw
 
 _OPTIONS_OF_KERNELS = {
@@ -34,6 +35,8 @@ _OPTIONS_OF_KERNELS = {
 }
 # Inlining everything makes the generic loop as fast as one that is written out by hand.
 _OPTIONS_OF_PARTS = {"forceinline": True}
+
+_AMONG = {"draw_among": draw_among, "cost_among": kernels.cost_among, "charge_accounts": kernels.charge_accounts}
 
 
 class OnlineKernels(NamedTuple):
@@ -60,9 +63,35 @@ def delayed_simulation_kernel(policy: Policy) -> Callable[..., None]:
     """Return the same for late feedback; arguments as in `kernels.run_delayed`."""
     import numba.types as nb
 
-    integers = functools.partial(nb.Array, nb.int64, layout="C")
-    more = nb.int64, integers(2, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
-    return _compile(kernels.run_delayed, nb.void(*_common_arguments(), *more), policy)
+    return _compile(kernels.run_delayed, nb.void(*_common_arguments(), *_arguments_of_delays()), policy)
+
+
+def simulation_kernel_among(policy: Policy) -> Callable[..., None]:
+    """Return the same for arms that are away in some rounds; arguments as in `kernels.run_among`."""
+    import numba.types as nb
+
+    buffers, rooms, uniforms, losses, costs, _, expected, _, regret, arms = _common_arguments()
+    eligible, against, spent = nb.Array(nb.boolean, 2, "C", readonly=True), costs, regret
+    given = buffers, rooms, uniforms, losses, costs, eligible, against, expected, spent, regret, arms
+    signature = nb.void(*given, *_arguments_of_delays())
+    return _compile(kernels.run_among, signature, policy, _AMONG, kernels.steps_among(policy))
+
+
+@functools.cache
+def drawing_kernel() -> Callable[..., tuple[int, float, int, float]]:
+    """Return `umab.maths.eligible.draw_among`, compiled."""
+    import numba.types as nb
+
+    given = functools.partial(nb.Array, ndim=1, layout="C", readonly=True)
+    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64))
+    signature = drawn(given(nb.float64), given(nb.boolean), nb.float64, nb.float64)
+    draws: Any = draw_among
+    digest = digest_of((draws,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
+    used = {name: value for name, value in references(draws) if isinstance(value, FunctionType)}
+    names = {**draws.__globals__, **{name: _callable_when_compiled(value) for name, value in used.items()}}
+    function = FunctionType(draws.__code__, names, draws.__name__)
+    function.__qualname__ = f"{draws.__name__}.{digest[:20]}"
+    return _machine_code(function, signature, "the draw among eligible arms")
 
 
 def _common_arguments() -> tuple[Any, ...]:
@@ -72,6 +101,13 @@ def _common_arguments() -> tuple[Any, ...]:
     filled = functools.partial(nb.Array, nb.float64, layout="C")
     arms, totals, expected, best = nb.Array(nb.int32, 2, "C"), filled(1), nb.boolean, given(1)
     return filled(2), filled(3), given(2), given(2), given(2), best, expected, totals, filled(2), arms
+
+
+def _arguments_of_delays() -> tuple[Any, ...]:
+    import numba.types as nb
+
+    integers = functools.partial(nb.Array, nb.int64, layout="C")
+    return nb.int64, integers(2, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:
@@ -100,11 +136,21 @@ def compiler_version() -> str:
     return str(numba.__version__)
 
 
-def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any]:
-    """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
+def _compile(
+    template: Any,
+    signature: Any,
+    policy: Policy,
+    more_parts: Mapping[str, Any] | None = None,
+    steps: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler.
+
+    `more_parts` are functions that only this kernel calls, and `steps` its own steps, if it has any.
+    """
     layout = layout_of(policy)
-    hooks, steps = kernels.hooks(policy), kernels.steps(policy)
+    hooks, steps = kernels.hooks(policy), kernels.steps(policy) if steps is None else steps
     parts: dict[str, Any] = {"draw": draw, "charge": kernels.charge, **buffer_functions(layout), **hooks}
+    parts |= more_parts or {}
     # The steps call the parts. Their names are still open, so only the code of the steps themselves counts here.
     made_of_them = repr({name: text_of(step.__code__) for name, step in steps.items()})
     digest = digest_of(tuple(parts.values()), made_of_them, repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
@@ -117,14 +163,14 @@ def _compile(template: Any, signature: Any, policy: Policy) -> Callable[..., Any
             names[name] = _callable_when_compiled(FunctionType(step.__code__, names, step.__name__))
         function = FunctionType(template.__code__, names, template.__name__)
         function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
-        _kernels[key] = _machine_code(function, signature, policy)
+        _kernels[key] = _machine_code(function, signature, f"the update of {type(policy).__name__}")
     return _kernels[key]
 
 
 _kernels: dict[Any, Callable[..., Any]] = {}
 
 
-def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Callable[..., Any]:
+def _machine_code(function: FunctionType, signature: Any, what: str) -> Callable[..., Any]:
     import numba
 
     compiled: Callable[..., Any]
@@ -136,7 +182,7 @@ def _machine_code(function: FunctionType, signature: Any, policy: Policy) -> Cal
             compiled = numba.njit([signature], **_OPTIONS_OF_KERNELS)(function)
     except numba.errors.NumbaError as error:
         raise TypeError(
-            f"the update of {type(policy).__name__} cannot be compiled (the compiler's reason is above); "
+            f"{what} cannot be compiled (the compiler's reason is above); "
             "the rules for it are in umab/algorithms/base.py, and umab.testing.check_policy runs it without compiling"
         ) from error
     return compiled

@@ -11,7 +11,9 @@ import numpy as np
 from umab.algorithms.base import FullInformation, Policy
 from umab.algorithms.names import as_policy
 from umab.engine.delays import Delays
+from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.streams import stream
+from umab.maths.eligible import draw_among
 from umab.maths.simplex import draw
 from umab.tables.losses import Losses
 
@@ -32,7 +34,9 @@ class Round(NamedTuple):
     state: Any
 
 
-def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, delays: Any = None) -> Iterator[Round]:
+def play(
+    policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, delays: Any = None, eligible: Any = None
+) -> Iterator[Round]:
     """Yield, round by round, what trial number `trial` of `umab.simulate` with the same arguments does.
 
     Nothing is compiled, so a debugger can step through a policy.
@@ -46,23 +50,30 @@ def play(policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, de
     0 [0.793, 0.207]
     0 [0.693, 0.307]
     """
-    table = Losses.of(losses)
+    table = Losses.of(losses, eligible=eligible)
     policy = as_policy(policy).for_horizon(table.n_rounds)
-    uniforms = np.random.Generator(stream(seed, trial)).random(table.n_rounds)
+    refuse_full_information(policy, table)
+    n_uniforms = numbers_needed(table, slice(0, table.n_rounds))
+    uniforms = iter(np.random.Generator(stream(seed, trial)).random(n_uniforms).tolist())
+    there = np.isfinite(table.table).tolist()
     given = Delays.of(0 if delays is None else delays, table.n_rounds)
     (late,) = given.of_trials(seed, range(trial, trial + 1), table.n_rounds)
-    due: defaultdict[int, list[tuple[list[float], int, float, tuple[Any, ...]]]] = defaultdict(list)
+    due: defaultdict[int, list[tuple[list[float], int, int, float, tuple[Any, ...]]]] = defaultdict(list)
     parameters, state = policy.parameters_for(table.n_arms), policy.init(table.n_arms)
-    for t, (row, uniform) in enumerate(zip(table.table.tolist(), uniforms.tolist(), strict=True)):
-        arm = draw(state.probabilities, uniform)
-        probability = state.probabilities[arm]
-        state, ticket = select(policy, parameters, state, arm)
-        due[t + int(late[t])].append((row, arm, probability, ticket))
-        for then, chosen, with_probability, its_ticket in due.pop(t, []):
+    for t, (row, here) in enumerate(zip(table.table.tolist(), there, strict=True)):
+        p = state.probabilities
+        if all(here):
+            arm = account = draw(p, next(uniforms))
+            probability = account_probability = p[arm]
+        else:
+            arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
+        state, ticket = select(policy, parameters, state, account)
+        due[t + int(late[t])].append((row, arm, account, account_probability, ticket))
+        for then, drawn, credited, with_probability, its_ticket in due.pop(t, []):
             if isinstance(policy, FullInformation):
                 state = policy.update_full(parameters, state, then)
             else:
-                state = policy.update(parameters, state, chosen, then[chosen], with_probability, *its_ticket)
+                state = policy.update(parameters, state, credited, then[drawn], with_probability, *its_ticket)
         yield Round(arm, probability, state)
 
 

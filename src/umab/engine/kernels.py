@@ -7,10 +7,12 @@ functions for buffers. Nothing here depends on the compiler.
 
 from __future__ import annotations
 
+import math
 from types import FunctionType
 from typing import Any
 
 from umab.algorithms.base import Policy
+from umab.maths.eligible import draw_among
 from umab.maths.simplex import draw
 
 # The open names.
@@ -27,6 +29,7 @@ store_ticket: Any = None
 note: Any = None  # `note_draw` or `note_draw_with_ticket`
 learn: Any = None  # `learn_loss`, `learn_loss_with_ticket` or `learn_all_losses`
 play: Any = None  # `play_round`
+credit: Any = None  # `credit_loss` or `credit_loss_with_ticket`
 
 
 # The steps of a round. If the policy has tickets, `room` is the place for the ticket of a draw, and `blank` is what the
@@ -65,6 +68,19 @@ def learn_all_losses(parameters: Any, state: Any, arm: int, losses: Any, t: int,
     return update_full(parameters, state, losses[t])
 
 
+def credit_loss(parameters: Any, state: Any, account: int, loss: float, probability: float, room: Any) -> Any:
+    """Learn from a loss on the account of an arm, which need not be the arm that was drawn."""
+    return update(parameters, state, account, loss, probability)
+
+
+def credit_loss_with_ticket(
+    parameters: Any, state: Any, account: int, loss: float, probability: float, room: Any
+) -> Any:
+    """Learn from a loss on the account of an arm, with the ticket of the draw."""
+    (probabilities,) = distribution(state)
+    return update(parameters, state, account, loss, probability, load_ticket(room, len(probabilities)))
+
+
 def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expected: bool) -> float:
     """Return the total plus the cost of a round: the cost of the arm, or the expected cost."""
     if expected:
@@ -73,6 +89,34 @@ def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expec
     else:
         total += costs[t, arm]
     return total
+
+
+def cost_among(probabilities: Any, eligible: Any, costs: Any, t: int) -> float:
+    """Return what the draw among the eligible arms costs on average in round `t`."""
+    n_arms, n_here, here = len(probabilities), 0, 0.0
+    for k in range(n_arms):
+        if eligible[t, k]:
+            n_here += 1
+            here += probabilities[k]
+    cost = 0.0
+    for k in range(n_arms):
+        if eligible[t, k]:
+            if n_here == n_arms:
+                share = probabilities[k]
+            else:
+                share = probabilities[k] / here if here > 0.0 else 1.0 / n_here
+            cost += share * costs[t, k]
+    return cost
+
+
+def charge_accounts(spent: Any, cost: float, eligible: Any, against: Any, t: int) -> float:
+    """Add the cost of a round to what was spent while each arm was there; return the largest regret against one."""
+    largest = -math.inf
+    for k in range(len(spent)):
+        if eligible[t, k]:
+            spent[k] += cost
+        largest = max(largest, spent[k] - against[t, k])
+    return largest
 
 
 def play_round(
@@ -206,6 +250,77 @@ def run_delayed(
         store(state, buffers[trial])
 
 
+def run_among(
+    buffers: Any,
+    rooms: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    eligible: Any,
+    against: Any,
+    expected: bool,
+    spent: Any,
+    regret: Any,
+    arms: Any,
+    first: int,
+    delays: Any,
+    open_probabilities: Any,
+    links: Any,
+) -> None:
+    """Play some rounds of some trials, in which some arms are away, with late feedback or with delays of 0.
+
+    As `run_delayed`, with these differences. A row of `eligible` says which arms are there, and only their losses and
+    costs are read. A row of `against` has what each arm has cost so far in the rounds in which it was there, inf if it
+    was in none; a row of `spent` has what the choices of one trial have cost in these rounds. A row of `uniforms` has
+    one number for each round in which all arms are there, and two for each other round. The policy learns each loss on
+    an account, which `links` has in place of the arm, and `links` has the arm itself in a fifth place.
+    """
+    n_rounds, n_arms = eligible.shape
+    size = links.shape[2]
+    for trial in range(buffers.shape[0]):
+        parameters = load_parameters(buffers[trial])
+        state = load(buffers[trial], n_arms)
+        used = 0
+        for t in range(n_rounds):
+            (probabilities,) = distribution(state)
+            n_here = 0
+            for k in range(n_arms):
+                n_here += 1 if eligible[t, k] else 0
+            uniform = uniforms[trial, used]
+            if n_here == n_arms:
+                arm = draw(probabilities, uniform)
+                account, probability = arm, probabilities[arm]
+                used += 1
+            else:
+                other = uniforms[trial, used + 1]
+                arm, _, account, probability = draw_among(probabilities, eligible[t], uniform, other)
+                used += 2
+            cost = cost_among(probabilities, eligible, costs, t) if expected else costs[t, arm]
+            arms[trial, t] = arm
+            regret[trial, t] = charge_accounts(spent[trial], cost, eligible, against, t)
+            now = first + t
+            place = now % size
+            open_probabilities[trial, place] = probability
+            state = note(parameters, state, account, rooms[trial, place], rooms[trial, size])
+            links[trial, 0, place] = account
+            links[trial, 4, place] = arm
+            links[trial, 1, place] = -1
+            due = (now + delays[trial, t]) % size
+            if links[trial, 2, due] < 0:
+                links[trial, 2, due] = now
+            else:
+                links[trial, 1, links[trial, 3, due] % size] = now
+            links[trial, 3, due] = now
+            s = links[trial, 2, place]
+            links[trial, 2, place] = -1
+            while s >= 0:
+                at = s % size
+                loss, probability = losses[s, links[trial, 4, at]], open_probabilities[trial, at]
+                state = credit(parameters, state, links[trial, 0, at], loss, probability, rooms[trial, at])
+                s = links[trial, 1, at]
+        store(state, buffers[trial])
+
+
 def select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
     """Draw an arm, unless one is given; return it and its probability."""
     state = load(buffer, n_arms)
@@ -267,3 +382,10 @@ def steps(policy: Policy) -> dict[str, Any]:
     if policy.ticket(1) is None:
         return {"note": note_draw, "learn": learn_loss, "play": play_round}
     return {"note": note_draw_with_ticket, "learn": learn_loss_with_ticket, "play": play_round}
+
+
+def steps_among(policy: Policy) -> dict[str, Any]:
+    """Return the steps that `run_among` uses."""
+    if policy.ticket(1) is None:
+        return {"note": note_draw, "credit": credit_loss}
+    return {"note": note_draw_with_ticket, "credit": credit_loss_with_ticket}

@@ -19,10 +19,17 @@ from umab._support.progress import Progress
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
-from umab.engine.compiled import compiler_version, delayed_simulation_kernel, simulation_kernel
+from umab.engine.compiled import (
+    compiler_version,
+    delayed_simulation_kernel,
+    simulation_kernel,
+    simulation_kernel_among,
+)
 from umab.engine.delays import Delays
+from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
+from umab.results.among import CostsAmong, costs_of
 from umab.results.regret import Costs, pieces
 from umab.results.result import Result
 from umab.tables.losses import Losses, Table
@@ -45,6 +52,7 @@ def simulate(
     expected: bool = ...,
     keep: Keep = ...,
     delays: Any = ...,
+    eligible: Any = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
 ) -> Result: ...
@@ -60,6 +68,7 @@ def simulate(
     expected: bool = ...,
     keep: Keep = ...,
     delays: Any = ...,
+    eligible: Any = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
 ) -> list[Result]: ...
@@ -74,6 +83,7 @@ def simulate(
     expected: bool = False,
     keep: Keep = "all",
     delays: Any = None,
+    eligible: Any = None,
     n_threads: int | None = None,
     progress: bool | Progress | None = None,
 ) -> Result | list[Result]:
@@ -93,7 +103,8 @@ def simulate(
         A whole number, at least 0.
     expected
         Count the expected loss ⟨p'_t, ℓ_t⟩ of a round instead of the loss of the arm drawn. This expected regret has
-        the same mean as the sampled regret, and a smaller error; `umab compare` prints it.
+        the same mean as the sampled regret, and a smaller error; `umab compare` prints it. (If arms are away, the means
+        agree against each single arm, and the largest over arms need not.)
     keep
         ``"all"`` keeps the regret and the arm of every round of every trial; ``"arms"`` keeps the arms but not the
         expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
@@ -104,6 +115,11 @@ def simulate(
         each trial, with a stream of its own. With delay d, the policy learns from the loss of round s before the draw
         of round s + d + 1. Losses that are due together arrive in the order of their draws, and choices still open at
         the end are forgotten. Every policy uses the probability at the time of the draw. None means no delay.
+    eligible
+        Which arms are there in which round: rounds × arms of booleans, an array or a frame, with at least one arm in
+        every round. None means all arms always, except for arms that are away in `losses` itself, see `Losses.of`.
+        Draws are made as by ``Learner.select(among=...)``, and regret is the largest over arms, each counted over the
+        rounds in which it was there: see docs/arms.md. Policies that see the losses of all arms are refused.
     n_threads
         The number of threads; None uses one per core. No bit of the result depends on it.
     progress
@@ -130,7 +146,7 @@ def simulate(
     n_threads = n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
     wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
-    table = Losses.of(losses)
+    table = Losses.of(losses, eligible=eligible)
     for each in wanted:
         check_range(each, table)
     late = None if delays is None else Delays.of(delays, table.n_rounds)
@@ -143,7 +159,7 @@ def simulate(
         work = _Work(
             losses=table,
             delays=late,
-            costs=Costs.of(table),
+            costs=costs_of(table),
             n_trials=n_trials,
             seed=seed,
             expected=bool(expected),
@@ -165,7 +181,7 @@ class _Work(NamedTuple):
 
     losses: Losses
     delays: Delays | None
-    costs: Costs
+    costs: Costs | CostsAmong
     n_trials: int
     seed: int
     expected: bool
@@ -226,6 +242,7 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) 
             "source": work.losses.source,
             "sha256": work.losses.digest,
             "provenance": dict(work.losses.provenance),
+            **({"n_away": work.losses.n_away} if work.losses.n_away else {}),
         },
         "versions": versions(),
     }
@@ -235,7 +252,10 @@ def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) 
 
 def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in order; only a few are running or waiting at any time."""
-    kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
+    if isinstance(work.costs, CostsAmong):
+        kernel = simulation_kernel_among(policy)
+    else:
+        kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
     layout = layout_of(policy)
     start = layout.start(policy, work.losses.n_arms)
     waiting: deque[Future[_Block]] = deque()
@@ -251,28 +271,31 @@ def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, 
 def _run_block(
     policy: Policy, kernel: Any, layout: Layout, start: Curve, work: _Work, rows: _Rows, trials: slice
 ) -> _Block:
-    n_rounds = work.losses.n_rounds
+    n_rounds, n_arms, among = work.losses.n_rounds, work.losses.n_arms, isinstance(work.costs, CostsAmong)
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
     buffers = np.tile(start, (len(streams), 1))
-    totals = np.zeros(len(streams))
+    totals = np.zeros((len(streams), n_arms) if among else len(streams))
     n_open = 1
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
-    if work.delays is not None:
-        late = work.delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
+    delays = Delays.of(0, n_rounds) if work.delays is None and among else work.delays
+    if delays is not None:
+        late = delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
         n_open = int(late.max()) + 1
-        chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 4, n_open), -1)
-    rooms = np.tile(blank_ticket(policy, layout, work.losses.n_arms), (len(streams), n_open + 1, 1))
+        chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 5 if among else 4, n_open), -1)
+    rooms = np.tile(blank_ticket(policy, layout, n_arms), (len(streams), n_open + 1, 1))
     for piece in pieces(n_rounds):
         if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError
         shape = (len(streams), piece.stop - piece.start)
-        uniforms, regret, arms = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
+        n_uniforms = numbers_needed(work.losses, piece)
+        uniforms, regret = np.empty((len(streams), n_uniforms)), np.empty(shape)
+        arms = np.empty(shape, dtype=np.int32)
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
-        losses = work.losses.table[piece] if work.delays is None else work.losses.table
-        costs, best = work.costs.table[piece], work.costs.best[piece]
-        arguments = (buffers, rooms, uniforms, losses, costs, best, work.expected, totals, regret, arms)
-        if work.delays is None:
+        losses = work.losses.table[piece] if delays is None else work.losses.table
+        compared = work.costs.in_rounds(piece)
+        arguments = (buffers, rooms, uniforms, losses, *compared, work.expected, totals, regret, arms)
+        if delays is None:
             kernel(*arguments)
         else:
             kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links)
@@ -288,8 +311,10 @@ def _run_block(
 
 
 def check_range(policy: Policy, losses: Losses) -> None:
-    """Refuse a table with a loss that the policy does not accept, and say where it is."""
-    for at in (losses.table.argmin(), losses.table.argmax()):
+    """Refuse a table with a loss that the policy does not accept, or that it needs and that is not there; say where."""
+    refuse_full_information(policy, losses)
+    least, most = (np.argmin, np.argmax) if losses.eligible is None else (np.nanargmin, np.nanargmax)
+    for at in (least(losses.table), most(losses.table)):
         row, column = divmod(int(at), losses.n_arms)
         refusal = policy.refusal(float(losses.table[row, column]), f"arm={losses.arms[column]!r} in row {row}")
         if refusal:
@@ -297,8 +322,10 @@ def check_range(policy: Policy, losses: Losses) -> None:
 
 
 def takes(policy: Policy, losses: Losses) -> bool:
-    """Whether the policy accepts all losses of a table."""
-    return not any(policy.refusal(float(end), "") for end in (losses.table.min(), losses.table.max()))
+    """Whether the policy accepts all losses of a table, and needs none that is not there."""
+    if policy.full_information and losses.n_away:
+        return False
+    return not any(policy.refusal(float(end), "") for end in (losses.present.min(), losses.present.max()))
 
 
 def n_cores() -> int:

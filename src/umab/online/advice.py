@@ -24,17 +24,20 @@ class LearnerWarning(UserWarning):
 class Advice:
     """The warnings of one learner. All but the first are given once."""
 
-    __slots__ = ("_may_warn_of_certainty", "may_warn_of_labels")
+    __slots__ = ("_may_warn_of_certainty", "_may_warn_of_expiry", "foreign_feedback", "may_warn_of_labels")
 
     def __init__(self) -> None:
         self._may_warn_of_certainty = True
+        self._may_warn_of_expiry = True
         self.may_warn_of_labels = True
+        self.foreign_feedback = False  # whether feedback for another learner's choice was refused
 
     def on_silence(self, n_open: int) -> None:
         """Warn that no feedback arrives."""
         _warn(
             f"no feedback has arrived for {QUIET} calls of select, and {n_open} choices are open; without feedback "
-            "nothing is learned; use learner.expire for feedback that never arrives"
+            "nothing is learned; if it goes to another process, see docs/service.md; if it never arrives, use "
+            "learner.expire"
         )
 
     def on_certainty(self, labels: tuple[Label, ...], probabilities: npt.NDArray[np.float64]) -> None:
@@ -57,6 +60,16 @@ class Advice:
             _warn(
                 f"update got arm={label!r}, which has an open choice; pass what select returned, not its arm: "
                 "otherwise the choice stays open for ever, and the probability of its draw is not used"
+            )
+
+    def on_expiry(self, n_expired: int) -> None:
+        """Warn, once, that arms are punished although feedback seems to go to other processes."""
+        if self.foreign_feedback and self._may_warn_of_expiry:
+            self._may_warn_of_expiry = False
+            _warn(
+                f"{n_expired} choices expired with an assumed loss, although feedback for other learners' choices came "
+                "here: feedback for these may have gone to another process, and their arms are punished for it; pass "
+                "forget=True, or let the other process learn it: update(..., foreign='learn')"
             )
 
 

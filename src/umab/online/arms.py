@@ -1,8 +1,12 @@
-"""What happens to a learner's state and to its open choices when arms come and go."""
+"""What happens to a learner's state and to its open choices when arms come and go.
+
+Arms are removed first and added afterwards, whatever the order of the calls. So a new arm gets a fair share beside the
+arms that stay, and never the share of an arm that leaves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +16,33 @@ from umab.engine.layout import Buffer, Layout, check_distribution
 from umab.online.choice import Open
 
 Origins = Sequence[int | None]
-"""Where each arm comes from: its index before the change, or None for a new arm."""
+"""For each arm, its index among the arms before the change, or None if the arm is new."""
 
 
 def rearranged_state(
-    policy: Policy, layout: Layout, buffer: Buffer, arms: Origins
+    policy: Policy, layout: Layout, buffer: Buffer, n_before: int, arms: Origins
 ) -> tuple[Buffer, npt.NDArray[np.float64]]:
-    """Return the state of a policy for the new arms, and the probabilities in it."""
-    state = policy.resized(layout.unpack(buffer), arms)
-    resized = layout.sized(layout.pack(policy.parameters_for(len(arms)), state), len(arms))
+    """Return the state of a policy for other arms, and the probabilities in it."""
+    n_arms = len(arms)
+    kept = sorted(each for each in arms if each is not None)
+    state = layout.unpack(buffer)
+    if not kept:  # a state needs an arm, so here the new ones come first; they are all alike
+        state = policy.resized(state, [*range(n_before), *arms])
+        state, arms, kept = policy.resized(state, range(n_before, n_before + n_arms)), range(n_arms), [*range(n_arms)]
+    elif len(kept) < n_before:
+        state = policy.resized(state, kept)
+    place = {before: at for at, before in enumerate(kept)}
+    order = [None if each is None else place[each] for each in arms]
+    if order != list(range(len(kept))):
+        state = policy.resized(state, order)
+    resized = layout.sized(layout.pack(policy.parameters_for(n_arms), state), n_arms)
     probabilities = layout.probabilities(resized)
     check_distribution(policy, probabilities)
     return resized, probabilities
 
 
-def rearranged_choices(
-    policy: Policy, layout: Layout, open_choices: Mapping[int, Open], arms: Origins
-) -> dict[int, Open]:
-    """Return the open choices with the new indices of their arms, None for an arm that is gone."""
+def rearranged_choices(policy: Policy, layout: Layout, open_choices: Iterable[Open], arms: Origins) -> dict[str, Open]:
+    """Return the open choices with the indices that their arms have now, None for an arm that is gone."""
     moved: dict[int | None, int] = {before: now for now, before in enumerate(arms) if before is not None}
     return {
         choice.id: (
@@ -38,14 +51,15 @@ def rearranged_choices(
             moved.get(account),
             probability,
             _resized_ticket(policy, layout, ticket, arms),
-            drawn_at,
+            time,
+            number,
         )
-        for choice, index, account, probability, ticket, drawn_at in open_choices.values()
+        for choice, index, account, probability, ticket, time, number in open_choices
     }
 
 
 def _resized_ticket(policy: Policy, layout: Layout, ticket: Buffer | None, arms: Origins) -> Buffer | None:
-    """Return a ticket for the new arms."""
+    """Return a ticket for other arms."""
     record = layout.ticket
     if record is None or ticket is None:
         return None

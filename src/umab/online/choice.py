@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ Label = str | int | float
 
 
 class Choice(NamedTuple):
-    """An arm that was drawn. Pass it to `update` with its loss; all four values survive JSON.
+    """An arm that was drawn. Pass it to `update` with its loss; all four values survive JSON, in any language.
 
     Attributes
     ----------
@@ -26,21 +27,52 @@ class Choice(NamedTuple):
     probability
         The probability with which the arm was drawn; needed to learn from it, now or later.
     id
-        The number of this draw.
+        The name of this draw, which no other draw of any learner has.
     """
 
     arm: Label
-    index: int  # type: ignore[assignment]  # hides a method of tuple, which nobody needs here
+    index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
     probability: float
-    id: int
+    id: str
 
 
-Open = tuple[Choice, int | None, int | None, float, Buffer | None, float]
+class Draw(NamedTuple):
+    """A choice with all that it takes to repeat its draw: what to log, and to pass to `replay`.
+
+    All values survive JSON. A choice holds what a caller needs; a draw also holds what the learner keeps for it.
+
+    Attributes
+    ----------
+    arm, index, probability, id
+        The choice.
+    account
+        The label of the arm whose loss the policy learns. It differs from `arm` only if arms were away, see
+        docs/arms.md.
+    account_probability
+        The probability that the policy is told.
+    ticket
+        What the policy keeps for this draw; None for most policies.
+    time
+        The time of the draw, by the learner's clock.
+    """
+
+    arm: Label
+    index: int  # type: ignore[assignment]
+    probability: float
+    id: str
+    account: Label
+    account_probability: float
+    ticket: dict[str, Any] | None
+    time: float
+
+
+Open = tuple[Choice, int | None, int | None, float, Buffer | None, float, int]
 """An open choice: its loss has not arrived yet.
 
-Besides the choice, it holds the current index of its arm; the index of the arm whose loss the policy will learn, as
-`eligible.py` explains, and its probability; its ticket, if the policy has tickets; and the time of the draw, in seconds
-since 1970. An index is None if its arm is gone. It is a plain tuple because one is made in every round.
+After the choice come the index of its arm now; the arm whose loss the policy will learn, which `eligible.py` explains,
+and its probability (both indices are None if the arm is gone); the ticket, if the policy has tickets; the time of the
+draw, by the learner's clock; and the number of the draw among all draws of this learner, which is below 0 for draws of
+version 3 and older. It is a plain tuple because one is made in every round.
 """
 
 
@@ -60,7 +92,7 @@ def labels_of(arms: Any) -> tuple[Label, ...]:
         if isinstance(label, float) and not math.isfinite(label):
             raise ValueError(f"the label of an arm must be finite if it is a number, but got {label!r}")
     if len(set(labels)) < len(labels):
-        twice = next(label for at, label in enumerate(labels) if label in labels[:at])
+        twice = Counter(labels).most_common(1)[0][0]
         raise ValueError(f"the labels of arms must differ, but {twice!r} appears {labels.count(twice)} times")
     return labels
 

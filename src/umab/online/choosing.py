@@ -155,7 +155,7 @@ class Attempt:
 
     def _is_open(self) -> bool:
         """Return whether the choice is still open; it may have expired while the block ran."""
-        return self.choice in self._learner.outstanding
+        return self._learner.is_open(self.choice)
 
     def _warn(self, what: str) -> None:
         frame, level = inspect.currentframe(), 1

@@ -1,15 +1,13 @@
-"""The core of a learner: what it knows, and the steps that change it.
+"""The core of a learner: its state, and the steps that change it.
 
-`Learner` checks arguments, holds the lock and warns; the core trusts what it is given.
+`Learner` checks arguments, holds the lock and warns; the core trusts the arguments that it gets.
 """
 
 from __future__ import annotations
 
-import hashlib
-import numbers
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,29 +19,56 @@ from umab.algorithms.descriptions import described
 from umab.engine.compiled import online_kernels
 from umab.engine.layout import Buffer, blank_ticket, layout_of
 from umab.engine.streams import stream
+from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
+from umab.online import columns
 from umab.online import saved as saved_form
-from umab.online.arms import Origins, rearranged_choices, rearranged_state
-from umab.online.choice import Choice, Label, Open, index_by_label
+from umab.online.arms import rearranged_choices, rearranged_state
+from umab.online.choice import Choice, Draw, Label, Open, index_by_label, unknown_arm
 from umab.online.counters import Tally
 from umab.online.eligible import draw_among
+from umab.online.ids import AMONG, TICKET, Numbers, new_space, parsed
 from umab.online.migrations import VERSION, check_version, migrated
 from umab.online.uniforms import Uniforms
 
 _new = tuple.__new__
 
 
+class _Before(NamedTuple):
+    """The arms before changes that act as one, because no draw and no feedback came between them."""
+
+    n_arms: int
+    buffer: Buffer
+    tallies: list[Tally]
+    open: dict[str, Open]
+    origins: dict[Label, int | None]
+    """The index that an arm of today had then, None for a new one."""
+
+
 class Core:
-    """A policy and its state, the arms, the open choices, the counts and the uniform numbers of a learner."""
+    """A policy and its state, with the arms, open choices, counts and uniform numbers of a learner."""
 
     buffer: Buffer
     probabilities: npt.NDArray[np.float64]
     uniforms: Uniforms
-    first_id: int
-    next_id: int
-    open: dict[int, Open]
+    seeded: bool
+    """Whether a seed was given on purpose."""
+    space: str
+    """The first part of the ids of choices."""
+    n_drawn: int
+    """How many choices have ids with this first part; the next one has this number."""
+    earlier_ids: range
+    """The ids that files of version 3 and older had made."""
+    skipped: Numbers
+    """Numbers of ids that this learner did not give, because choices with them came back: draws that were lost when a
+    process died before it saved."""
+    absorbed: dict[str, Numbers]
+    """The choices of other learners that this one has learned from, or that a copy of it has closed."""
+    open: dict[str, Open]
     tallies: list[Tally]
 
-    def __init__(self, policy: Policy, labels: tuple[Label, ...], maximize: bool) -> None:
+    def __init__(
+        self, policy: Policy, labels: tuple[Label, ...], maximize: bool, clock: Callable[[], float] = time.time
+    ) -> None:
         if policy.full_information:
             raise ValueError(
                 f"a learner sees one loss per round, but {policy.name} needs the losses of all arms; use simulate"
@@ -54,68 +79,106 @@ class Core:
             raise TypeError(f"maximize must be True or False, but got maximize={maximize!r}")
         self.policy = policy
         self.maximize = maximize
+        self.clock = clock
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._select, self._update = online_kernels(policy)
         self._has_tickets = self.layout.ticket is not None
+        self._before: _Before | None = None
 
     @classmethod
-    def start(cls, policy: Policy, labels: tuple[Label, ...], maximize: bool, seed: int | None) -> Core:
-        """Return a core that has seen nothing."""
-        core = cls(policy, labels, maximize)
-        random = stream(seed, trial=0)
+    def start(
+        cls,
+        policy: Policy,
+        labels: tuple[Label, ...],
+        maximize: bool,
+        seed: int | None,
+        clock: Callable[[], float] = time.time,
+    ) -> Core:
+        """Return a core that has not drawn or learned yet."""
+        core = cls(policy, labels, maximize, clock)
         core._start_from(core.layout.start(policy, len(labels)))
-        core.open = {}
+        core.open, core.absorbed, core.skipped, core.earlier_ids = {}, {}, Numbers(), range(0)
         core.tallies = [Tally() for _ in labels]
-        # Learners count from different numbers, so that a choice of one is not mistaken for a choice of another.
-        origin = repr((random.state, policy.name, labels)).encode()
-        core.first_id = core.next_id = int.from_bytes(hashlib.sha256(origin).digest()[:2]) * 2**32
-        core.uniforms = Uniforms(random)
+        core._number_from(new_space(), 0)
+        core._draw_from(seed)
         return core
 
     def _start_from(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.probabilities = self.layout.probabilities(buffer)
 
+    def _number_from(self, space: str, n_drawn: int) -> None:
+        self.space, self._id_begins, self.n_drawn = space, f"{space}-", n_drawn
+
+    def _draw_from(self, seed: int | None) -> None:
+        self.seeded = seed is not None
+        self.uniforms = Uniforms(stream(seed, trial=0))
+
+    def part(self, seed: int | None, *, keep_numbers: bool = False) -> None:
+        """Become a learner of its own: with new ids, no open choices and, unless kept, new random numbers.
+
+        The learner that this is a copy of goes on elsewhere, and gets the feedback for its open choices there.
+        """
+        self.absorbed[self.space] = Numbers.below(self.n_drawn, (number for *_, number in self.open.values()))
+        self.open, self.skipped, self.earlier_ids, self._before = {}, Numbers(), range(0), None
+        self._number_from(new_space(), 0)
+        if not keep_numbers:
+            self._draw_from(seed)
+
     def _blank_ticket(self) -> Buffer:
         """Return a ticket to be filled in."""
         return blank_ticket(self.policy, self.layout, len(self.labels))
 
     def draw(self, eligible: npt.NDArray[np.bool_] | None) -> Choice:
-        """Draw one of the eligible arms, or of all arms if `eligible` is None. The choice is open from now on."""
+        """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on."""
+        drawn_at = self.clock()  # first: if it fails, nothing has changed
         uniforms = self.uniforms
         if not uniforms.waiting:  # as `Uniforms.take`, without the call
             uniforms.refill()
-        uniform = uniforms.waiting.pop()
-        ticket = None
-        if eligible is None:
-            if not self._has_tickets:
-                index, probability = self._select(self.buffer, len(self.labels), uniform, -1)
-            else:
+        uniform, number = uniforms.waiting.pop(), self.n_drawn
+        if eligible is None and not self._has_tickets:
+            index, probability = self._select(self.buffer, len(self.labels), uniform, -1)
+            account, account_probability, ticket = index, probability, None
+            identity = f"{self._id_begins}{number}"
+        else:
+            identity = f"{self._id_begins}{number}{TICKET if eligible is None else AMONG}"
+            if eligible is None:
                 ticket = self._blank_ticket()
                 index, probability = self._select(self.buffer, len(self.labels), uniform, -1, ticket)
-            account, account_probability = index, probability
-        else:
-            both = uniform, uniforms.take()
-            index, probability, account, account_probability = draw_among(self.probabilities, eligible, both)
-            if self._has_tickets:
-                ticket = self._blank_ticket()
-            # The policy notes the arm whose loss it will learn.
-            self._select(self.buffer, len(self.labels), 0.0, account, *(() if ticket is None else (ticket,)))
-        identity = self.next_id
-        # Like Choice(...), but without calling a Python function: one is made in every round.
+                account, account_probability = index, probability
+            else:
+                both = uniform, uniforms.take()
+                index, probability, account, account_probability = draw_among(self.probabilities, eligible, both)
+                ticket = self._note(self.buffer, account)
+        # As Choice(...), without the call of a function in Python: one is made in every round.
         choice = _new(Choice, (self.labels[index], index, probability, identity))
-        self.open[identity] = (choice, index, account, account_probability, ticket, time.time())
-        self.next_id = identity + 1
+        self.open[identity] = (choice, index, account, account_probability, ticket, drawn_at, number)
+        self.n_drawn = number + 1
         self.tallies[index].selected += 1
+        self._before = None
         return choice
 
+    def _note(self, buffer: Buffer, account: int) -> Buffer | None:
+        """Let the policy note the arm whose loss it will learn; return the ticket, if it has tickets."""
+        if not self._has_tickets:
+            self._select(buffer, len(self.labels), 0.0, account)
+            return None
+        ticket = self._blank_ticket()
+        self._select(buffer, len(self.labels), 0.0, account, ticket)
+        return ticket
+
     def close(self, known: Open, loss: float | None) -> None:
-        """Close a choice and learn from its loss, unless there is none or the arm that would learn is gone."""
-        choice, _, account, probability, ticket, _ = known
+        """Close a choice and learn its loss, if there is one and its arm is still there."""
+        choice, _, account, probability, ticket, _, _ = known
         n_arms = len(self.labels)
-        # Between closing the choice and learning its loss there is no call after which Python looks for signals, so
-        # that Ctrl-C finds both done or neither.
+        if account is None or loss is None:  # nothing is learned, so that a change of arms goes on
+            if self._before is not None:
+                self._before.open.pop(choice.id, None)
+        else:
+            self._before = None
+        # Python checks for signals after calls, and there is no call between closing the choice and learning its loss.
+        # So a Ctrl-C finds both done or neither.
         del self.open[choice.id]
         if account is not None and loss is not None:
             if ticket is None:
@@ -124,41 +187,137 @@ class Core:
                 self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
 
     def learn(self, index: int, loss: float, probability: float) -> None:
-        """Learn the loss of an arm that was chosen without a draw: for the policy, a selection and an update."""
+        """Learn the loss of an arm chosen without a draw, which the policy sees as a selection and an update."""
         ticket = (self._blank_ticket(),) if self._has_tickets else ()
+        self._before = None
         self._update(self.buffer, len(self.labels), index, loss, probability, True, *ticket)
 
+    def learn_foreign(self, identity: str, index: int, loss: float, probability: float) -> None:
+        """Learn the loss of another learner's choice, which will not be learned again."""
+        space, number, _ = parsed(identity) or ("", 0, "")
+        n_arms = len(self.labels)
+        numbers = self.absorbed.setdefault(space, Numbers())
+        edges, part, new = numbers.with_range(number, number + 1)
+        ticket = (self._blank_ticket(),) if self._has_tickets else ()
+        if space == self.space and number >= self.n_drawn:  # it was drawn here before an older file was loaded
+            self.skipped.add(self.n_drawn, number + 1)
+            self.n_drawn = number + 1
+        self._before = None
+        # As in `close`: no call between the two.
+        edges[part] = new
+        self._update(self.buffer, n_arms, index, loss, probability, True, *ticket)
+
     def known(self, choice: Sequence[Any]) -> Open:
-        """Return the open choice that `choice` stands for."""
-        if len(choice) != 4:
-            raise ValueError(f"a choice must have four values (arm, index, probability, id), but got {choice!r}")
-        identity = choice[3]
-        number = identity if type(identity) is int else _whole_or(identity, -1)
-        known = self.open.get(number)
+        """Return the open choice that `choice` is."""
+        try:
+            _, _, _, identity = choice
+            known = self.open.get(identity)
+        except (TypeError, ValueError):
+            raise AlteredChoiceError(
+                f"a choice must have four values (arm, index, probability, id), but got {choice!r}"
+            ) from None
         if known is None:
-            used = self.first_id <= number < self.next_id
-            why = "was closed, has expired or was forgotten" if used else "was not made by this learner"
-            raise ValueError(f"a choice must be open, but the one with id={identity!r} {why}")
-        if tuple(choice) != known[0]:
-            raise ValueError(f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known[0])!r}")
+            raise self._not_open(identity)
+        if choice is not known[0] and tuple(choice) != known[0]:
+            raise AlteredChoiceError(
+                f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known[0])!r}"
+            )
         return known
 
-    def change_arms(self, arms: Origins, labels: tuple[Label, ...]) -> None:
-        """Change the arms; the arms that stay keep what was learned about them."""
-        buffer, probabilities = rearranged_state(self.policy, self.layout, self.buffer, arms)
-        # All at once: a signal may arrive between two statements, and must not find a mixture of the old arms and the
-        # new ones. Compiled code trusts the number of arms, and what a signal handler saves must load again.
+    def _not_open(self, identity: Any) -> ClosedChoiceError | ForeignChoiceError:
+        """Return the error for a choice that is not open here."""
+        if self.was_closed(identity):
+            return ClosedChoiceError(
+                f"a choice must be open, but id={identity!r} was closed, has expired or was forgotten"
+            )
+        return ForeignChoiceError(f"a choice must be open, but id={identity!r} was not made by this learner")
+
+    def was_closed(self, identity: Any) -> bool:
+        """Whether a choice that is not open was closed here, by a copy of this learner, or learned from elsewhere."""
+        if type(identity) is int:
+            return identity in self.earlier_ids
+        place = parsed(identity)
+        if place is None:
+            return False
+        space, number, _ = place
+        if space in self.absorbed and number in self.absorbed[space]:
+            return True
+        return space == self.space and number < self.n_drawn and number not in self.skipped
+
+    def index_of(self, label: Any) -> int:
+        """Return the index of an arm."""
+        try:
+            return self.index[label]
+        except (KeyError, TypeError):
+            raise unknown_arm(self.labels, label) from None
+
+    def draw_of(self, known: Open) -> Draw:
+        """Return an open choice with all that it takes to repeat its draw."""
+        choice, _, account, probability, ticket, drawn_at, _ = known
+        record = self.layout.ticket
+        if account is None:
+            raise ValueError(f"a draw must be recorded while its arm is there, but the arm of {choice!r} is gone")
+        fields = None if record is None or ticket is None else record.fields(ticket)
+        return Draw(*choice, self.labels[account], probability, fields, drawn_at)
+
+    def redraw(self, draw: Draw) -> Choice:
+        """Repeat a draw that was recorded; it must be the next one of this learner."""
+        place = parsed(draw.id)
+        if place is None:
+            raise AlteredChoiceError(f"a draw must have the id that it was made with, but got id={draw.id!r}")
+        space, number, end = place
+        if space != self.space and self.n_drawn:
+            raise ForeignChoiceError(f"a draw must be one of this learner, but id={draw.id!r} was made by another")
+        if number != self.n_drawn:
+            raise ValueError(f"draws must be replayed in order, but got number {number} where {self.n_drawn} is next")
+        index, account = self.index_of(draw.arm), self.index_of(draw.account)
+        probability = float(self.probabilities[index])
+        whole = end == AMONG or (account == index and draw.probability == draw.account_probability == probability)
+        changed = self.buffer.copy()  # a draw that does not fit must change nothing
+        ticket, record = self._note(changed, account), self.layout.ticket
+        fields = None if record is None or ticket is None else record.fields(ticket)
+        if not whole or draw.index != index or draw.ticket != fields:
+            raise AlteredChoiceError(
+                f"a draw must fit the state of the learner, but {draw!r} does not: the arm has index {index} and "
+                f"probability {probability!r}, and the ticket would be {fields!r}"
+            )
+        choice = Choice(self.labels[index], index, draw.probability, draw.id)
+        n_uniforms, tally = 2 if end == AMONG else 1, self.tallies[index]
+        self.uniforms.have(n_uniforms)
+        waiting, begins = self.uniforms.waiting, f"{space}-"
+        # From here on there is no call, so that a signal finds all of it done or nothing begun.
+        self.buffer[:] = changed
+        self.space, self._id_begins, self.n_drawn = space, begins, number + 1
+        del waiting[-n_uniforms:]
+        self.open[draw.id] = (choice, index, account, draw.account_probability, ticket, draw.time, number)
+        tally.selected += 1
+        self._before = None
+        return choice
+
+    def change_arms(self, labels: tuple[Label, ...]) -> None:
+        """Continue with other arms. Arms that stay keep what was learned about them."""
+        before = self._before
+        if before is None:
+            origins: dict[Label, int | None] = dict(self.index)
+            before = _Before(len(self.labels), self.buffer, self.tallies, dict(self.open), origins)
+        origins = {label: before.origins.get(label) for label in labels}
+        arms = list(origins.values())
+        buffer, probabilities = rearranged_state(self.policy, self.layout, before.buffer, before.n_arms, arms)
+        # All at once, since a signal may come between two statements. It must not find some parts for the old arms and
+        # others for the new ones: compiled code trusts the number of arms, and a signal handler may save the learner.
         vars(self).update(
             buffer=buffer,
             probabilities=probabilities,
             labels=labels,
             index=index_by_label(labels),
-            tallies=[Tally() if before is None else self.tallies[before] for before in arms],
-            open=rearranged_choices(self.policy, self.layout, self.open, arms),
+            tallies=[Tally() if each is None else before.tallies[each] for each in arms],
+            open=rearranged_choices(self.policy, self.layout, before.open.values(), arms),
+            _before=before._replace(origins=origins),
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that is saved, in a form that JSON can hold."""
+        """Return the whole core, as JSON can hold it. It holds one state, so a change of arms ends here."""
+        self._before = None
         return {
             "format": saved_form.FORMAT,
             "version": VERSION,
@@ -166,31 +325,35 @@ class Core:
             "policy": described(self.policy),
             "arms": list(self.labels),
             "maximize": self.maximize,
+            "seeded": self.seeded,
             "state": self.layout.fields(self.buffer),
             "random": self.uniforms.state,
-            "first_id": self.first_id,
-            "next_id": self.next_id,
-            "outstanding": [saved_form.written_choice(each, self.layout) for each in self.open.values()],
+            "ids": {
+                "space": self.space,
+                "next": self.n_drawn,
+                "skipped": self.skipped.intervals(),
+                "earlier": [self.earlier_ids.start, self.earlier_ids.stop],
+                "absorbed": {space: numbers.intervals() for space, numbers in self.absorbed.items()},
+            },
             "counters": [each.saved() for each in self.tallies],
+            "open": columns.written(list(self.open.values()), self.layout.ticket),
         }
 
     @classmethod
-    def from_snapshot(cls, saved: dict[str, Any], policy: Policy | None) -> Core:
-        """Return the core of a snapshot of this or an older version."""
+    def from_snapshot(
+        cls, saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time
+    ) -> Core:
+        """Return the core of a snapshot of this version or an older one."""
         check_version(saved.get("version"))
         try:
             saved = migrated(saved)
             labels = saved_form.read_labels(saved["arms"])
-            core = cls(saved_form.read_policy(saved["policy"], policy), labels, saved["maximize"])
+            core = cls(saved_form.read_policy(saved["policy"], policy), labels, saved["maximize"], clock)
             core._start_from(saved_form.read_state(core.policy, core.layout, saved["state"], len(labels)))
-            core.uniforms = Uniforms.from_state(saved["random"])
-            core.first_id = checks.whole("first_id", saved["first_id"], least=0)
-            core.next_id = checks.whole("next_id", saved["next_id"], least=core.first_id)
-            ids = range(core.first_id, core.next_id)
-            core.open = {}
-            for each in saved["outstanding"]:
-                known = saved_form.read_choice(each, labels, ids, core.open, core.layout.ticket)
-                core.open[known[0].id] = known
+            core.uniforms, core.seeded = Uniforms.from_state(saved["random"]), _true_or_false(saved["seeded"])
+            core._read_ids(saved["ids"])
+            numbers = range(-len(core.earlier_ids), core.n_drawn)
+            core.open = columns.read(saved["open"], labels, numbers, core._id_of, core.layout.ticket)
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):
                 raise ValueError(f"there are {len(core.tallies)} counters for {len(labels)} arms")
@@ -200,6 +363,24 @@ class Core:
             raise ValueError(f"a saved learner must be as it was written: {error}") from None
         return core
 
+    def _read_ids(self, ids: Any) -> None:
+        space = ids["space"]
+        if not isinstance(space, str) or parsed(f"{space}-0") is None:
+            raise ValueError(f"the space of ids must be 16 hexadecimal digits, but got {space!r}")
+        self._number_from(space, checks.whole("next", ids["next"], least=0, most=2**53))
+        first, stop = ids["earlier"]
+        self.earlier_ids = range(checks.whole("earlier", first, least=0), checks.whole("earlier", stop, least=first))
+        self.skipped = Numbers(ids["skipped"])
+        self.absorbed = {space: Numbers(intervals) for space, intervals in ids["absorbed"].items()}
+        wrong = next((space for space in self.absorbed if parsed(f"{space}-0") is None), None)
+        if wrong is not None:
+            raise ValueError(f"the space of ids must be 16 hexadecimal digits, but got {wrong!r}")
 
-def _whole_or(value: Any, otherwise: int) -> int:
-    return int(value) if isinstance(value, numbers.Integral) else otherwise
+    def _id_of(self, number: int, end: str) -> str | int:
+        return self.earlier_ids.stop + number if number < 0 else f"{self._id_begins}{number}{end}"
+
+
+def _true_or_false(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"seeded must be true or false, but got {value!r}")
+    return value

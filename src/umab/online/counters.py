@@ -84,6 +84,6 @@ class Tally:
     @classmethod
     def of(cls, saved: Any) -> Tally:
         """Return the counts that `saved` wrote as a list, checked."""
-        selected, updates, expired = (checks.whole("a counter", each, least=0) for each in saved[:3])
+        selected, updates, expired = (checks.whole("a counter", each, least=0, most=2**53) for each in saved[:3])
         mean, lowest, highest, latest = (checks.finite("a counter", each) for each in saved[3:])
         return cls(selected, updates, expired, mean, lowest, highest, latest)

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import datetime
-import json
-import os
-import threading
 import time
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
-from umab._support.display import learner_html
-from umab._support.files import write_atomically
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
-from umab.online.advice import QUIET, Advice
-from umab.online.choice import Choice, Label, labels_of, unknown_arm
+from umab.errors import ForeignChoiceError
+from umab.online.advice import QUIET
+from umab.online.choice import Choice, Draw, Label, labels_of
 from umab.online.core import Core
-from umab.online.counters import Counter
-from umab.online.saved import read_text
+from umab.online.feedback import as_loss, refusal
+from umab.online.logs import foreign as foreign_choice
+from umab.online.logs import learnable, rows_of
+from umab.online.persistent import Clock, Persistent, clock_of, seed_of
 
 
-class Learner:
+class Learner(Persistent):
     """Choose among arms, learn what each choice cost, and choose better.
 
     Parameters
@@ -42,83 +39,35 @@ class Learner:
     maximize
         Whether larger is better. If so, `update` and `expire` take ``reward=`` in place of ``loss=``. A reward is a
         loss with its sign flipped; the learner flips it.
+    clock
+        A function that returns the time in seconds, for the ages of open choices; by default the system clock.
 
     Notes
     -----
-    Threads may share a learner: every call is atomic. A copy made with `copy`, `pickle` or `to_json` is independent of
-    the original from then on, and has the same draws to come.
+    Threads may share a learner: every call is atomic. After a fork, the learner of the child has its own ids, no open
+    choices, and fresh randomness unless a seed was given. A copy made with `copy`, `pickle` or `to_json` is independent
+    of the original from then on, and has the same draws to come; `load` with ``fresh=True`` makes one that does not.
 
     Examples
     --------
     >>> import umab
     >>> learner = umab.Learner(umab.UMABG(), arms=["small", "large", "remote"], seed=7)
     >>> choice = learner.select()
-    >>> choice
-    Choice(arm='remote', index=2, probability=0.3333333333333333, id=81832011890688)
+    >>> choice.arm, choice.probability
+    ('remote', 0.3333333333333333)
     >>> learner.update(choice, loss=312.5)
     """
 
     def __init__(
-        self, policy: Policy | str, arms: int | Sequence[Label], *, seed: int | None = None, maximize: bool = False
+        self,
+        policy: Policy | str,
+        arms: int | Sequence[Label],
+        *,
+        seed: int | None = None,
+        maximize: bool = False,
+        clock: Clock = time.time,
     ) -> None:
-        if seed is not None:
-            seed = checks.whole("seed", seed, least=0)
-        self._begin(Core.start(as_policy(policy), labels_of(arms), maximize, seed))
-
-    def _begin(self, core: Core) -> None:
-        self._core = core
-        self._maximize = core.maximize
-        self._lowest, self._highest = core.policy.loss_range
-        self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
-        self._n_quiet = 0  # calls of select since the last feedback
-        self._advice = Advice()
-
-    @property
-    def policy(self) -> Policy:
-        """The policy."""
-        return self._core.policy
-
-    @property
-    def arms(self) -> tuple[Label, ...]:
-        """The labels of the arms."""
-        return self._core.labels
-
-    @property
-    def maximize(self) -> bool:
-        """Whether feedback is a reward, where higher is better."""
-        return self._maximize
-
-    @property
-    def outstanding(self) -> tuple[Choice, ...]:
-        """The open choices, whose losses have not arrived yet, oldest first."""
-        with self._lock:
-            return tuple(choice for choice, *_ in self._core.open.values())
-
-    def probabilities(self) -> npt.NDArray[np.float64]:
-        """Return the distribution from which the next arm is drawn, in the order of `arms`."""
-        with self._lock:
-            return self._core.probabilities.copy()
-
-    def counters(self) -> dict[Label, Counter]:
-        """Return what was counted for each arm: draws, feedback, open choices, and a summary of the losses or rewards.
-
-        Examples
-        --------
-        >>> import umab
-        >>> learner = umab.Learner("uniform", arms=["a", "b"], seed=0)
-        >>> for loss in (3.0, 5.0, 4.0):
-        ...     learner.update(learner.select(), loss)
-        >>> for arm, counter in learner.counters().items():
-        ...     print(arm, counter.selected, counter.mean)
-        a 1 5.0
-        b 2 3.5
-        """
-        with self._lock:
-            n_open = collections.Counter(arm for _, arm, *_ in self._core.open.values())
-            return {
-                label: self._core.tallies[index].counter(n_open[index], float(self._core.probabilities[index]))
-                for label, index in self._core.index.items()
-            }
+        self._begin(Core.start(as_policy(policy), labels_of(arms), maximize, seed_of(seed), clock_of(clock)))
 
     @overload
     def select(self, *, among: Iterable[Label] | None = None) -> Choice: ...
@@ -139,23 +88,29 @@ class Learner:
             was actually made. docs/arms.md says what happens to a guarantee.
         """
         with self._lock:
-            eligible = None if among is None else self._eligible(among)
-            n_choices = 1 if k is None else checks.whole("k", k, least=1)
-            self._n_quiet += 1
-            core = self._core
-            if self._n_quiet == QUIET:
-                self._advice.on_silence(len(core.open))
-            if len(core.uniforms.waiting) < 2:  # now and then, even if every draw takes two numbers
-                self._advice.on_certainty(core.labels, core.probabilities)
-            if k is None:
-                return core.draw(eligible)
-            return [core.draw(eligible) for _ in range(n_choices)]
+            if self._busy:
+                raise _nested()
+            self._busy = True
+            try:
+                eligible = None if among is None else self._eligible(among)
+                n_choices = 1 if k is None else checks.whole("k", k, least=1)
+                self._n_quiet += 1
+                core = self._core
+                if self._n_quiet == QUIET:
+                    self._advice.on_silence(len(core.open))
+                if len(core.uniforms.waiting) < 2:  # now and then, even if every draw takes two numbers
+                    self._advice.on_certainty(core.labels, core.probabilities)
+                if k is None:
+                    return core.draw(eligible)
+                return [core.draw(eligible) for _ in range(n_choices)]
+            finally:
+                self._busy = False
 
     def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
         """Return which arms are eligible, or None if all are."""
         if isinstance(among, (str, bytes)) or not isinstance(among, Iterable):
             raise TypeError(f"among must be a collection of labels, but got among={among!r}")
-        indices = {self._index_of(label) for label in among}
+        indices = {self._core.index_of(label) for label in among}
         if not indices:
             raise ValueError("among must have at least one arm, but got none")
         if len(indices) == len(self._core.labels):
@@ -171,6 +126,7 @@ class Learner:
         *,
         reward: float | None = None,
         probability: float | None = None,
+        foreign: Literal["refuse", "learn"] = "refuse",
     ) -> None:
         """Learn from what a choice cost.
 
@@ -186,57 +142,153 @@ class Learner:
             In place of the loss, if the learner maximizes; higher is better.
         probability
             Only with a label: the probability with which the arm was chosen, if it is not the current one.
+        foreign
+            What to do with a choice that another learner made: raise a `umab.errors.ForeignChoiceError`, or learn from
+            it, once. Its probability is right, but this learner's state is not the one that it was drawn from: to the
+            guarantee it is late feedback. A choice that was drawn with `among`, or by a policy with tickets, is
+            refused, because it does not hold all that is needed.
         """
-        if type(loss) is float and reward is None and not self._maximize:  # as `_feedback`, without the call
+        if type(loss) is float and reward is None and not self._maximize:  # as `as_loss`, without the call
             value = loss
         else:
-            value, loss = self._feedback(loss, reward)
+            value, loss = as_loss(self._maximize, loss, reward)
+        if foreign != "refuse":
+            checks.one_of("foreign", foreign, ("refuse", "learn"))
         with self._lock:
-            if isinstance(choice, (tuple, list)):
-                if probability is not None:
-                    raise ValueError(
-                        f"probability must not be given with a Choice, which has its own, but got {probability=!r}"
-                    )
-                known = self._core.known(choice)
-                index = known[1]
-                if not self._lowest <= loss <= self._highest:
-                    raise self._refusal(loss, choice[0], reward)
-                self._core.close(known, loss)
-            else:
-                index = self._index_of(choice)
-                propensity = self._propensity(index, probability)
-                if not self._lowest <= loss <= self._highest:
-                    raise self._refusal(loss, choice, reward)
-                if self._advice.may_warn_of_labels and probability is None and self._core.open:
-                    self._advice.on_label(self._core.labels[index], index, self._core.open.values())
-                self._core.learn(index, loss, propensity)
-            if index is not None:
-                self._core.tallies[index].take_in(value)
-            self._n_quiet = 0
+            if self._busy:
+                raise _nested()
+            self._busy = True
+            try:
+                core = self._core
+                index: int | None
+                if isinstance(choice, (tuple, list)):
+                    if probability is not None:
+                        raise ValueError(
+                            f"probability must not be given with a Choice, which has its own, but got {probability=!r}"
+                        )
+                    try:
+                        known = core.open.get(choice[3]) if type(choice) is Choice else None
+                        if known is None or known[0] is not choice:  # else it is known, and need not be compared
+                            known = core.known(choice)
+                    except TypeError:  # the id is a list
+                        known = core.known(choice)
+                    except ForeignChoiceError:
+                        if foreign == "refuse":
+                            self._advice.foreign_feedback = True
+                            raise
+                        index, propensity = foreign_choice(core, choice)
+                        self._check_range(loss, choice[0], reward)
+                        core.learn_foreign(choice[3], index, loss, propensity)
+                    else:
+                        index = known[1]
+                        if not self._lowest <= loss <= self._highest:
+                            raise refusal(core.policy, loss, choice[0], reward)
+                        core.close(known, loss)
+                else:
+                    index = self._core.index_of(choice)
+                    propensity = self._propensity(index, probability)
+                    self._check_range(loss, choice, reward)
+                    if self._advice.may_warn_of_labels and probability is None and core.open:
+                        self._advice.on_label(core.labels[index], index, core.open.values())
+                    core.learn(index, loss, propensity)
+                if index is not None:
+                    core.tallies[index].take_in(value)
+                self._n_quiet = 0
+            finally:
+                self._busy = False
 
-    def _feedback(self, loss: float | None, reward: float | None) -> tuple[float, float]:
-        """Return the feedback as given, and as a loss. Only here does a reward become a loss."""
-        if self._maximize:
-            if loss is not None or reward is None:
-                raise TypeError(f"reward must be given, and not loss, if maximize=True, but got {loss=!r}, {reward=!r}")
-            value = checks.real("reward", reward)
-            return value, 0.0 - value  # not -value: a reward of 0 is a loss of 0, and not of -0
-        if reward is not None or loss is None:
-            raise TypeError(f"loss must be given, and reward only if maximize=True, but got {loss=!r}, {reward=!r}")
-        value = checks.real("loss", loss)
-        return value, value
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock for a change, as `select` and `update` do."""
+        with self._lock:
+            if self._busy:
+                raise _nested()
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
 
-    def _refusal(self, loss: float, arm: Any, reward: float | None) -> ValueError:
-        """Return the error for a loss that the policy refuses."""
-        flipped = "" if reward is None else f"{reward=!r} is a loss of {loss!r}: "
-        return ValueError(f"{flipped}{self._core.policy.refusal(loss, f'arm={arm!r}')}")
+    def _check_range(self, loss: float, arm: Any, reward: float | None) -> None:
+        if not self._lowest <= loss <= self._highest:
+            raise refusal(self._core.policy, loss, arm, reward)
+
+    def absorb(self, log: Any) -> int:
+        """Learn what other learners logged, in order, each choice once; return how many rows were learned.
+
+        A row that was learned before is skipped. So is a row of a choice of this learner that is closed; one that is
+        still open is closed by it. To the guarantee, all of this is late feedback. If a row is refused, nothing is
+        learned.
+
+        Parameters
+        ----------
+        log
+            Pairs of a choice and its loss (or reward, if the learner maximizes), which are learned once for ever; or
+            triples of arm, probability and loss, or a frame with these columns, which are learned at every call.
+
+        Examples
+        --------
+        >>> import umab
+        >>> ours, theirs = (umab.Learner("umab-g-a", arms=["a", "b"]) for _ in range(2))
+        >>> log = [(theirs.select(), 3.5), (theirs.select(), 2.5)]
+        >>> ours.absorb(log), ours.absorb(log)
+        (2, 0)
+        """
+        rows = list(
+            rows_of(log, "reward" if self._maximize else "loss")
+        )  # before the lock: it may have to wait for them
+        with self._changing():
+            core = self._core
+            learned = learnable(core, rows)
+            for event in learned:
+                if event.known is not None:
+                    core.close(event.known, event.loss)
+                elif event.index is not None and event.identity is not None:
+                    core.learn_foreign(event.identity, event.index, event.loss, event.probability)
+                elif event.index is not None:
+                    core.learn(event.index, event.loss, event.probability)
+                if event.index is not None:
+                    core.tallies[event.index].take_in(event.value)
+                self._n_quiet = 0
+            return len(learned)
+
+    def replay(self, draw: Draw | Sequence[Any]) -> Choice:
+        """Repeat a draw that was logged, and return its choice, which is open again.
+
+        Repeat all calls in their order, and a learner comes to the state of the one that wrote the log, bit for bit:
+        `replay` for each draw, and `update`, `forget`, `expire` and changes of arms as they were. It must start as that
+        one did, with the same policy, arms and seed, or from a file. The first draw brings the ids with it.
+
+        Examples
+        --------
+        >>> import umab
+        >>> first, second = (umab.Learner("umab-g-a", arms=["a", "b"], seed=1) for _ in range(2))
+        >>> choice = first.select()
+        >>> again = second.replay(first.draw_of(choice))
+        >>> first.update(choice, 2.5)
+        >>> second.update(again, 2.5)
+        >>> first.to_json() == second.to_json()
+        True
+        """
+        if not isinstance(draw, (tuple, list)) or len(draw) != 8:
+            raise ValueError(f"a draw must have the eight values of draw_of, but got {draw!r}")
+        draw = Draw(*draw)
+        draw = draw._replace(
+            probability=checks.probability("probability", draw.probability),
+            account_probability=checks.probability("account_probability", draw.account_probability),
+            time=checks.finite("time", draw.time),
+        )
+        with self._changing():
+            choice = self._core.redraw(draw)
+            self._n_quiet += 1
+            return choice
 
     def forget(self, choice: Choice) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
 
         A failure is better reported as a loss: an arm whose failures are forgotten looks good.
         """
-        with self._lock:
+        with self._changing():
             self._core.close(self._core.known(choice), None)
 
     def expire(
@@ -253,9 +305,10 @@ class Learner:
         ----------
         after
             How old a choice must be to expire. An int counts choices, not seconds: at least that many others were made
-            after it. A timedelta is a time: the choice was made at least that long ago, by the system clock.
+            after it. A timedelta is a time: the choice was made at least that long ago, by the learner's clock.
         loss
-            The loss to assume for each of them.
+            The loss to assume for each of them. If feedback may have gone to another process, this punishes arms for
+            what is no fault of theirs: forget the choices instead.
         reward
             In place of the loss, if the learner maximizes.
         forget
@@ -274,120 +327,70 @@ class Learner:
         """
         if forget and (loss is not None or reward is not None):
             raise TypeError(f"loss and reward must not be given with forget=True, but got {loss=!r}, {reward=!r}")
-        assumed = None if forget else self._feedback(loss, reward)[1]
-        with self._lock:
-            if assumed is not None and not self._lowest <= assumed <= self._highest:
-                raise self._refusal(assumed, "any", reward)
+        assumed = None if forget else as_loss(self._maximize, loss, reward)[1]
+        with self._changing():
+            core = self._core
+            if assumed is not None:
+                self._check_range(assumed, "any", reward)
             if isinstance(after, datetime.timedelta):
                 if after < datetime.timedelta():
                     raise ValueError(f"after must be at least 0, but got {after=!r}")
-                latest = time.time() - after.total_seconds()
-                expired = [each for each in self._core.open.values() if each[-1] <= latest]
+                latest = core.clock() - after.total_seconds()
+                expired = [each for each in core.open.values() if each[5] <= latest]
             else:
                 try:
                     n_later = checks.whole("after", after, least=0)
                 except TypeError as error:
                     raise TypeError(f"{error}; it counts choices; for a time, pass a datetime.timedelta") from None
-                last_id = self._core.next_id - 1 - n_later
-                expired = [each for each in self._core.open.values() if each[0].id <= last_id]
+                expired = [each for each in core.open.values() if each[6] < core.n_drawn - n_later]
+            if expired and assumed is not None:
+                self._advice.on_expiry(len(expired))
             for each in expired:
-                self._core.close(each, assumed)
-                _, index, *_ = each
-                if index is not None:
-                    self._core.tallies[index].expired += 1
+                core.close(each, assumed)
+                if each[1] is not None:
+                    core.tallies[each[1]].expired += 1
             return [choice for choice, *_ in expired]
+
+    def set_arms(self, arms: Sequence[Label]) -> None:
+        """Continue with these arms, in this order: one change for any difference.
+
+        Arms that are not among them are removed first; then the new ones are added. A new arm starts with a fair share
+        of the draws, one in n. The arms that stay share the rest in proportion, and keep what was learned about them.
+        If none stays, the policy keeps its scale and its rates. docs/arms.md says what happens to a guarantee.
+        """
+        if not isinstance(arms, Iterable):
+            raise TypeError(f"arms must be a sequence of labels, but got arms={arms!r}")
+        with self._changing():
+            self._core.change_arms(labels_of(arms))
 
     def add_arm(self, arm: Label) -> None:
         """Add an arm as the last one. It starts with a fair share of the draws, one in n.
 
-        The other arms keep what was learned about them, and share the rest in proportion. docs/arms.md says what
-        happens to a guarantee.
+        Changes of arms without a draw, feedback or a save between them act as one, so their order does not matter: see
+        `set_arms`.
         """
-        with self._lock:
-            self._core.change_arms([*range(len(self._core.labels)), None], labels_of([*self._core.labels, arm]))
+        with self._changing():
+            self._core.change_arms(labels_of([*self._core.labels, arm]))
 
     def remove_arm(self, arm: Label) -> None:
         """Remove an arm. The others share its probability in proportion, and keep what was learned about them.
 
         The arms after it move up by one. Feedback for its open choices is still accepted, and teaches nothing about it.
-        If an arm that was away at the draw was to learn from that feedback, it still does.
+        If that feedback was to count for an arm that was away at the draw (docs/arms.md), it still does.
         """
-        with self._lock:
-            gone = self._index_of(arm)
+        with self._changing():
+            self._core.index_of(arm)
             if len(self._core.labels) == 1:
                 raise ValueError(f"a learner must keep at least one arm, but {arm!r} is its last")
-            kept = [index for index in range(len(self._core.labels)) if index != gone]
-            self._core.change_arms(kept, tuple(self._core.labels[index] for index in kept))
-
-    def _index_of(self, label: Any) -> int:
-        try:
-            return self._core.index[label]
-        except (KeyError, TypeError):
-            raise unknown_arm(self._core.labels, label) from None
+            self._core.change_arms(tuple(label for label in self._core.labels if label != arm))
 
     def _propensity(self, index: int, probability: float | None) -> float:
         if probability is not None:
             return checks.probability("probability", probability)
         return float(self._core.probabilities[index])
 
-    def to_json(self) -> str:
-        """Return the whole learner as JSON; `from_json` reads it back."""
-        try:
-            return json.dumps(self._snapshot(), indent=2, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"the parameters of a saved policy must be strings, finite numbers, True, False or None, but got "
-                f"{self._core.policy!r}: {error}"
-            ) from None
 
-    def _snapshot(self) -> dict[str, Any]:
-        with self._lock:
-            return self._core.snapshot()
-
-    @classmethod
-    def from_json(cls, text: str, *, policy: Policy | None = None) -> Learner:
-        """Return the learner that `to_json` wrote; it continues as if it had never stopped.
-
-        Parameters
-        ----------
-        text
-            What `to_json` returned.
-        policy
-            The policy, if it is not registered. It must have the parameters that were saved. Reading a text never
-            imports a module.
-        """
-        if policy is not None and not isinstance(policy, Policy):
-            raise TypeError(f"policy must be a umab.Policy, but got policy={policy!r}")
-        saved = read_text(text)
-        learner = cls.__new__(cls)
-        learner._begin(Core.from_snapshot(saved, policy))
-        return learner
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the learner to a file. At every moment the file is complete: the old one or the new one."""
-        write_atomically(path, self.to_json().encode())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, policy: Policy | None = None) -> Learner:
-        """Return the learner that `save` wrote to a file; `policy` as for `from_json`."""
-        try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"), policy=policy)
-        except ValueError as error:
-            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
-
-    def __getstate__(self) -> tuple[dict[str, Any], Policy]:
-        """Return a snapshot and the policy, which need not be registered."""
-        return self._snapshot(), self._core.policy
-
-    def __setstate__(self, state: tuple[dict[str, Any], Policy]) -> None:
-        """Continue from a snapshot, so that a copy shares nothing with the original."""
-        self._begin(Core.from_snapshot(*state))
-
-    def _repr_html_(self) -> str:
-        """Return the probabilities and the counters as a table, for notebooks."""
-        return learner_html(self)
-
-    def __repr__(self) -> str:
-        """Name the policy and the arms."""
-        maximize = ", maximize=True" if self._maximize else ""
-        return f"Learner({self._core.policy.name!r}, arms={list(self._core.labels)!r}{maximize})"
+def _nested() -> RuntimeError:
+    return RuntimeError(
+        "a learner must not be changed in the middle of a change, as from a signal handler; set a flag there"
+    )

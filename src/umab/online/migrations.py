@@ -2,7 +2,7 @@
 
 Version 1 had neither rewards nor counters, and arms could not come and go. Version 2 saved only those parameters of a
 policy that differed from the defaults of the time, and kept parameters in the state. Version 3 saves a policy with all
-its parameters, and the tickets of open choices.
+its parameters, and the tickets of open choices. Version 4 has ids that are unique, and open choices as columns.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import Any
 
 from umab.algorithms.descriptions import described
 from umab.algorithms.names import parsed, policy
+from umab.online import columns
+from umab.online.choice import Choice
 from umab.online.counters import Tally
+from umab.online.ids import new_space
 
-VERSION = 3
+VERSION = 4
 
 
 def check_version(version: Any) -> None:
@@ -54,7 +57,32 @@ def _from_version_2(saved: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_version_1, 2: _from_version_2}
+def _from_version_3(saved: dict[str, Any]) -> dict[str, Any]:
+    first, stop = saved["first_id"], saved["next_id"]
+    rows = saved["outstanding"]
+    if any(type(row[3]) is not int or not first <= row[3] < stop for row in rows):
+        raise ValueError(f"the ids of open choices are not all from {first} to {stop - 1}")
+    # Ids were numbers. Open choices keep theirs, since their feedback will carry them; new ones count from 0.
+    known = [
+        (Choice(arm, index, probability, id), now, account, account_probability, None, time, id - stop)
+        for arm, index, probability, id, now, account, account_probability, _, time in rows
+    ]
+    tickets = [row[7] for row in rows]
+    kept = {name: value for name, value in saved.items() if name not in ("first_id", "next_id", "outstanding")}
+    return {
+        **kept,
+        "version": 4,
+        "seeded": False,
+        "ids": {"space": new_space(), "next": 0, "skipped": [], "earlier": [first, stop], "absorbed": {}},
+        "open": columns.written(known, None) | ({"tickets": tickets} if any(tickets) else {}),
+    }
+
+
+_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_version_1,
+    2: _from_version_2,
+    3: _from_version_3,
+}
 """From each version of the saved form to the next."""
 
 

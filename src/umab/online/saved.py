@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
-from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described, from_description
-from umab.engine.layout import Buffer, Layout, Record, check_distribution
-from umab.online.choice import Choice, Label, Open, labels_of
+from umab.engine.layout import Buffer, Layout, check_distribution
+from umab.online.choice import Label, labels_of
 
 FORMAT = "umab.Learner"
 
@@ -78,44 +76,3 @@ def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffe
         raise ValueError("the state holds a value that is not finite")
     check_distribution(policy, layout.probabilities(buffer))
     return buffer
-
-
-def written_choice(known: Open, layout: Layout) -> list[Any]:
-    """Return an open choice as a list, for JSON."""
-    choice, *accounts, ticket, drawn_at = known
-    record = layout.ticket
-    fields = None if record is None or ticket is None else record.fields(ticket)
-    return [*choice, *accounts, fields, drawn_at]
-
-
-def read_choice(
-    saved: Sequence[Any], labels: tuple[Label, ...], ids: range, taken: Container[int], record: Record | None
-) -> Open:
-    """Return an open choice. Its id must be in `ids` and not in `taken`, and its ticket must fit `record`."""
-    label, index, probability, identity, arm, account, account_probability, ticket, drawn_at = saved
-    (label,) = labels_of([label])
-    arm, account = (
-        None if each is None else checks.whole(name, each, least=0, most=len(labels) - 1)
-        for name, each in (("arm", arm), ("account", account))
-    )
-    identity = checks.whole("id", identity, least=ids.start, most=ids.stop - 1)
-    if identity in taken or (arm is not None and labels[arm] != label):
-        raise ValueError(f"the open choice {list(saved)!r} contradicts the arms or another choice")
-    choice = Choice(
-        label, checks.whole("index", index, least=0), checks.probability("probability", probability), identity
-    )
-    account_probability = checks.probability("account_probability", account_probability)
-    drawn_at = checks.finite("drawn_at", drawn_at)
-    return choice, arm, account, account_probability, _read_ticket(ticket, record, len(labels)), drawn_at
-
-
-def _read_ticket(fields: Any, record: Record | None, n_arms: int) -> Buffer | None:
-    """Return the ticket of an open choice."""
-    if (record is None) != (fields is None) or (record is not None and set(fields) != set(record.names)):
-        raise ValueError(f"the ticket {fields!r} does not fit the policy")
-    if record is None:
-        return None
-    ticket = record.pack_fields(fields)
-    if len(ticket) != record.size(n_arms) or not np.isfinite(ticket).all():
-        raise ValueError(f"the ticket {fields!r} does not fit the policy")
-    return ticket

@@ -16,12 +16,12 @@ class Uniforms:
     `waiting` holds the numbers that are drawn, the next one last. Code that takes from it refills it when it is empty.
     """
 
-    __slots__ = ("_before", "_random", "waiting")
+    __slots__ = ("_before", "_next", "_random", "waiting")
 
     waiting: list[float]
 
     def __init__(self, random: np.random.PCG64) -> None:
-        self._random = random
+        self._random, self._next = random, random.state
         self.refill()
 
     @classmethod
@@ -33,9 +33,18 @@ class Uniforms:
 
     def refill(self) -> None:
         """Draw numbers in advance."""
-        before = self._random.state
+        self._random.state = self._next  # it is past that if a signal came in the middle of this before
         waiting = np.random.Generator(self._random).random(_AT_ONCE).tolist()[::-1]
-        self._before, self.waiting = before, waiting  # together: a signal handler may save a learner
+        after = self._random.state
+        self._before, self._next, self.waiting = self._next, after, waiting  # together: a signal may save a learner
+
+    def have(self, n: int) -> None:
+        """Have at least `n` numbers waiting, at most two."""
+        if not self.waiting:
+            self.refill()
+        if len(self.waiting) < n:  # begin anew at the last one that waits, which is the next one
+            self._next = dict(self.state)  # type: ignore[assignment]
+            self.refill()
 
     def take(self) -> float:
         """Return the next number."""

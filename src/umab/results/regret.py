@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab.tables.losses import Losses, Table
+from umab.tables.losses import Losses, Table, refuse_away
 
 # Rounds are processed in pieces, so that the memory needed beside a table does not grow with it.
 _ROUNDS_A_PIECE = 4096
@@ -32,9 +32,8 @@ class Costs(NamedTuple):
     @classmethod
     def of(cls, losses: Losses) -> Costs:
         """Return the costs of a loss table."""
-        room = (
-            2 if max(losses.table.max(), -losses.table.min()) > 2.0**1022 else 0
-        )  # so that a difference cannot overflow
+        refuse_away(losses, "this regret")
+        room = room_for_differences(losses)
         costs = np.ldexp(losses.table, -room)
         costs -= costs.min(axis=1, keepdims=True)
         exponent = math.frexp(float(costs.max()))[1]
@@ -46,6 +45,10 @@ class Costs(NamedTuple):
             best[piece] = running.min(axis=1)
             sums = running[-1]
         return cls(costs, best, exponent + room)
+
+    def in_rounds(self, piece: slice) -> tuple[Table, npt.NDArray[np.float64]]:
+        """Return what the compiled loop compares in some rounds: the costs, and those of the best arm so far."""
+        return self.table[piece], self.best[piece]
 
     def in_losses(self, counted: Table) -> Table:
         """Convert from the unit of the costs to the unit of the losses, in place."""
@@ -66,6 +69,11 @@ class Costs(NamedTuple):
             flat = drawn + np.arange(len(table)) * table.shape[1]
             spent += table.ravel().take(flat).sum(axis=1)
         return self.in_losses(spent - self.best[-1])
+
+
+def room_for_differences(losses: Losses) -> int:
+    """Return by which power of two losses must be divided so that no difference of two overflows."""
+    return 2 if max(losses.present.max(), -losses.present.min()) > 2.0**1022 else 0
 
 
 def mean_and_sd(values: npt.NDArray[np.float64]) -> tuple[float, float]:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from umab._support import checks, display
 from umab._support.extras import extra
 from umab._support.files import write_atomically
+from umab.results.among import costs_of
 from umab.results.plotting import Chart, curve, curve_chart
-from umab.results.regret import Costs
 from umab.tables.losses import Losses
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ VERSION = 2
 class Result:
     """The regret of one policy over many trials.
 
-    R_t is the loss up to round t, minus the loss of the arm that was best up to then.
+    R_t is the loss up to round t, minus the loss of the arm that was best up to then. If arms were away in some rounds,
+    each arm is compared with what the choices have cost in the rounds in which it was there, and R_t is the largest of
+    these differences.
 
     Attributes
     ----------
@@ -71,7 +73,10 @@ class Result:
 
     @property
     def kind(self) -> Literal["expected", "sampled"]:
-        """Which regret it is: of the average cost of each round, or of the arms that were drawn. The means agree."""
+        """Which regret it is: of the average cost of each round, or of the arms that were drawn.
+
+        The means agree, unless arms were away in some rounds: then they agree against each single arm.
+        """
         return "expected" if self.provenance["expected"] else "sampled"
 
     @property
@@ -99,7 +104,7 @@ class Result:
     @functools.cached_property
     def sampled_regret(self) -> npt.NDArray[np.float64]:
         """R_t of the arms drawn (n_trials × T), computed on first use."""
-        return Costs.of(self.losses).regret(self.arms)
+        return costs_of(self.losses).regret(self.arms)
 
     @property
     def arms(self) -> Array:
@@ -212,6 +217,7 @@ class Result:
                     arms=described["arms"],
                     source=described["source"],
                     provenance=described["provenance"],
+                    missing="away",  # as nan says in a table that was saved
                 )
                 if "losses" in arrays
                 else None,

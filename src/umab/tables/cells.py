@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import Any
 
 MISSING = ("", "-", "na", "n/a", "#n/a", "nan", "-nan", "null", "none")
 """The texts that stand for a missing value, in lower case."""
@@ -18,6 +19,12 @@ PLAIN_NUMBERS = (
 
 _DATE = re.compile(r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3\d{4})([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?")
 """Dates as people write them, with a four-digit year; dates in ISO 8601 need no pattern."""
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value of any type stands for a missing one: nan, None, the NA of pandas, or a text in `MISSING`."""
+    text = "" if value is None else str(value).strip().lower()
+    return text in MISSING or text == "<na>"
 
 
 def is_total(text: str) -> bool:

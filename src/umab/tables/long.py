@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.tables.cells import MISSING, shown
+from umab.tables.logs import refuse_log, with_probabilities
 from umab.tables.sheet import Sheet, Table
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def key_columns(names: Sequence[str], *, reward: bool) -> tuple[str, ...]:
 
 def long_columns(sheet: Sheet, *, reward: bool) -> tuple[int, int, int] | None:
     """Return the positions of the round, arm and value columns of a long table; None if the table is wide."""
+    refuse_log(sheet)
     value = _value_column(sheet.names, reward=reward)
     if value is None:
         return None
@@ -54,8 +56,8 @@ def _key(name: str) -> str:
     return name.strip().lower()
 
 
-def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tuple[str, ...], str, Table]:
-    """Return the arms, the last round and the losses of a long table."""
+def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tuple[str, ...], list[str], Table]:
+    """Return the arms, the rounds and the losses of a long table; nan is the loss of an arm that is away."""
     values = sheet.select([value_at]).numbers("column")[:, 0]
     round_of, rounds = _places(_keys(sheet, round_at, MISSING), sort=True)
     arm_of, arms = _places(_keys(sheet, arm_at, [""]), sort=False)  # an arm may be called none
@@ -71,17 +73,21 @@ def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tupl
             f"{rule} {rounds[round]!r} has {counts[at]} for arm {arms[arm]!r}, the first two in {first} and "
             f"{second}; keep one (pairs of round and arm with more than one value: {int((counts > 1).sum())})"
         )
-    if len(pairs) < n_pairs:
+    as_in_a_log = len(pairs) == len(rounds)
+    if len(pairs) < n_pairs and (as_in_a_log or not sheet.away):
         gaps = pairs != np.arange(len(pairs))
         round, arm = divmod(int(gaps.argmax()) if gaps.any() else len(pairs), len(arms))
+        if as_in_a_log:
+            advice = f"every round has only one arm, as in a log: if it is one, {with_probabilities(sheet)}"
+        else:
+            advice = f"fill in what it would have cost, or delete the round; {sheet.if_away()}"
         raise ValueError(
-            f"{rule} {rounds[round]!r} has none for arm {arms[arm]!r}; fill in what it would have cost, or delete the "
-            f"round (missing pairs of round and arm: {n_pairs - len(pairs)} of {n_pairs}); a log with one arm per "
-            "round cannot be used, because it does not say what the other arms would have cost"
+            f"{rule} {rounds[round]!r} has none for arm {arms[arm]!r} (missing pairs of round and arm: "
+            f"{n_pairs - len(pairs)} of {n_pairs}); {advice}"
         )
-    table = np.empty(n_pairs)
+    table = np.full(n_pairs, np.nan)
     table[pair_of] = values
-    return tuple(arms), rounds[-1], table.reshape(len(rounds), len(arms))
+    return tuple(arms), rounds, table.reshape(len(rounds), len(arms))
 
 
 def _keys(sheet: Sheet, column: int, marks: Sequence[str]) -> polars.Series:

@@ -9,16 +9,20 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from umab._support import checks, display
 from umab.tables import sheet
+from umab.tables.cells import is_missing
 from umab.tables.reading import read_arms
 from umab.tables.wording import IN_PYTHON, Wording
 
 Table = sheet.Table
+Mask = npt.NDArray[np.bool_]
+Missing = Literal["refuse", "away"]
 
 
 class TableWarning(UserWarning):
@@ -34,13 +38,15 @@ class Losses:
     Attributes
     ----------
     table
-        Rounds × arms, float64, C-order, all finite, read-only.
+        Rounds × arms, float64, C-order, read-only. All numbers are finite, and an arm that is away in a round has nan.
     arms
         The names of the columns.
     source
         Where the table comes from, in words.
     provenance
         What the table depends on, for data sets of `umab.datasets`: files and their digests, parameters, seeds.
+    eligible
+        Which arms are there in which rounds, rounds × arms; None if all arms always are.
     """
 
     table: Table
@@ -59,18 +65,27 @@ class Losses:
         reward: bool = False,
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
+        missing: Missing = "refuse",
+        eligible: Any = None,
     ) -> Losses:
         """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
 
         The columns of a frame or file name the arms, unless `arms` does. A file is read as by `read`, with the same
         options; that needs the extra ``[data]``.
 
+        With ``missing="away"``, a missing loss (nan, None, a masked entry) means that the arm was not there in this
+        round. `eligible`, rounds × arms of booleans, says the same without marks in the data: where it is false, the
+        arm was not there, and the number in its place has no effect. In every round, at least one arm must be there.
+
         Examples
         --------
         >>> from umab import Losses
         >>> Losses.of([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
         Losses of 3 rounds, 2 arms, from 0.1 to 0.6
+        >>> Losses.of([[0.1, 0.2], [0.3, None], [0.5, 0.6]], missing="away").eligible.tolist()
+        [[True, True], [True, False], [True, True]]
         """
+        away = checks.one_of("missing", missing, get_args(Missing)) == "away"
         found: tuple[Any, Iterable[str] | None, str, Mapping[str, Any]]
         is_path = isinstance(data, (str, os.PathLike))
         if not is_path and (reward or drop or suspicious != "refuse"):
@@ -78,11 +93,12 @@ class Losses:
                 f"reward, drop and suspicious are only for the path of a file, but got them for {type(data).__name__}"
             )
         if isinstance(data, Losses):
-            if arms is None and source is None and provenance is None:
+            if arms is None and source is None and provenance is None and eligible is None:
                 return data
+            away = True
             found = data.table, data.arms, data.source, data.provenance
         elif is_path:
-            read = read_file(data, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious)
+            read = read_file(data, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious, missing=missing)
             found = read.table, read.arms, read.source, read.provenance
         else:
             # Anything with columns counts as a frame, so pandas and polars need not be imported.
@@ -93,6 +109,8 @@ class Losses:
             names if arms is None else arms,
             origin if source is None else source,
             about if provenance is None else provenance,
+            away=away,
+            eligible=eligible,
         )
 
     @classmethod
@@ -103,8 +121,9 @@ class Losses:
         reward: bool = False,
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
+        missing: Missing = "refuse",
     ) -> Losses:
-        r"""Return the table in a file, or name the row, column and line of a mistake in it.
+        r"""Return the table in a file; if it has a mistake, the error names the row, column and line.
 
         Everything that takes the path of a file reads it this way: `simulate`, commands, experiments, sweeps.
 
@@ -131,6 +150,10 @@ class Losses:
             Whether to "refuse" or "allow" what looks like a mistake but may be right: numbers instead of names in the
             first line; a column that counts up in equal whole steps, as row numbers do; a last row that is called
             Total or Mean, or that holds the sums or means of all rows above it.
+        missing
+            Whether to "refuse" a missing cell, or to read it as an arm that was "away" in this round: an empty cell,
+            nan, NA, null or a dash, or in a long table an arm without a row in some round. In every round, at least one
+            arm must be there, and two in some round; every arm must have a number in some round.
 
         Examples
         --------
@@ -142,12 +165,21 @@ class Losses:
         ...     Losses.read(path, drop=["day"])
         Losses of 2 rounds, 2 arms, from 1 to 5
         """
-        return read_file(path, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious)
+        return read_file(path, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious, missing=missing)
 
     @classmethod
-    def _checked(cls, data: Any, names: Iterable[str] | None, source: str, provenance: Mapping[str, Any]) -> Losses:
+    def _checked(
+        cls,
+        data: Any,
+        names: Iterable[str] | None,
+        source: str,
+        provenance: Mapping[str, Any],
+        *,
+        away: bool,
+        eligible: Any = None,
+    ) -> Losses:
         arms = None if names is None else tuple(str(name) for name in names)
-        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms)
+        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms, away=away)
         if table.ndim != 2:
             raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
         n_rounds, n_arms = table.shape
@@ -160,12 +192,9 @@ class Losses:
         if len(arms) != n_arms:
             raise ValueError(f"every column must have one name, but got {len(arms)} names for {n_arms} columns")
         sheet.check_names(arms)
-        finite = np.isfinite(table)
-        if not finite.all():
-            row, column = (int(at) for at in np.argwhere(~finite)[0])
-            raise ValueError(
-                f"losses must be finite, but got loss={table[row, column]} in row {row} of arm {arms[column]!r}"
-            )
+        there = None if eligible is None else _as_mask(eligible, table.shape, arms)
+        if there is not None or not np.isfinite(table).all():
+            _mark_away(table, arms, there, nan_is_away=away)
         table.setflags(write=False)
         return cls(table=table, arms=arms, source=source, provenance=provenance)
 
@@ -180,8 +209,27 @@ class Losses:
         return int(self.table.shape[1])
 
     @functools.cached_property
+    def eligible(self) -> Mask | None:
+        """Which arms are there in which rounds, rounds × arms, read-only; None if all arms always are."""
+        if not np.isnan(self.table.min()):
+            return None
+        there = ~np.isnan(self.table)
+        there.setflags(write=False)
+        return there
+
+    @property
+    def n_away(self) -> int:
+        """In how many cells, pairs of a round and an arm, the arm is away."""
+        return 0 if self.eligible is None else int(self.eligible.size - self.eligible.sum())
+
+    @property
+    def present(self) -> Table:
+        """The losses of the arms that are there: the table itself, or a vector if some arms are away."""
+        return self.table if self.eligible is None else self.table[self.eligible]
+
+    @functools.cached_property
     def digest(self) -> str:
-        """A sha256 of the shape and the numbers."""
+        """A sha256 of the shape, the numbers, and which arms are away."""
         content = hashlib.sha256(f"{self.n_rounds}x{self.n_arms} float64 ".encode())
         content.update(np.ascontiguousarray(self.table, dtype="<f8").data)
         return content.hexdigest()
@@ -190,15 +238,68 @@ class Losses:
         return display.losses_html(self.arms, self.table)
 
     def __repr__(self) -> str:
-        """Show the numbers of rounds and arms, and the range of the losses."""
-        low, high = self.table.min(), self.table.max()
-        return f"Losses of {self.n_rounds} rounds, {self.n_arms} arms, from {low:g} to {high:g}"
+        """Show the numbers of rounds and arms, the range of the losses, and how many cells are away."""
+        low, high = self.present.min(), self.present.max()
+        away = f", {self.n_away} cells away" if self.n_away else ""
+        return f"Losses of {self.n_rounds} rounds, {self.n_arms} arms, from {low:g} to {high:g}{away}"
 
 
-def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
+_IF_AWAY = f"if the arm was not there in this round, {IN_PYTHON.away}"
+
+
+def refuse_away(losses: Losses, what: str) -> None:
+    """Refuse a table in which some arms are away; `what` is what needs all losses."""
+    if losses.eligible is None:
+        return
+    row, column = (int(at) for at in np.argwhere(~losses.eligible)[0])
+    raise ValueError(
+        f"{what} needs the losses of all arms in all rounds, but {losses.n_away} of {losses.eligible.size} cells are "
+        f"away, the first in row {row} of arm {losses.arms[column]!r}"
+    )
+
+
+def _mark_away(table: Table, arms: tuple[str, ...], there: Mask | None, *, nan_is_away: bool) -> None:
+    """Put nan where an arm is away, by the mask or, if it means that, by nan; refuse other losses that are not finite.
+
+    There are many nans, and digests must not depend on which one it is, so all of them become the same.
+    """
+    away = np.isnan(table) if nan_is_away else np.zeros(table.shape, dtype=np.bool_)
+    if there is not None:
+        away |= ~there
+    bad = ~(np.isfinite(table) | away)
+    if bad.any():
+        row, column = (int(at) for at in np.argwhere(bad)[0])
+        loss = table[row, column]
+        hint = f"; {_IF_AWAY}" if np.isnan(loss) else ""
+        raise ValueError(f"losses must be finite, but got loss={loss} in row {row} of arm {arms[column]!r}{hint}")
+    empty = away.all(axis=1)
+    if empty.any():
+        raise ValueError(f"every round must have an arm that is there, but row {int(empty.argmax())} has none")
+    table[away] = np.nan
+
+
+def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Mask:
+    """Return `eligible` as booleans, rounds × arms."""
+    names = getattr(eligible, "columns", None)
+    if names is not None and tuple(str(name) for name in names) != arms:
+        raise ValueError(f"the columns of eligible must be the arms, {list(arms)}, but got {list(map(str, names))}")
+    try:
+        mask = np.asarray(eligible.to_numpy() if names is not None else eligible)
+    except ValueError:
+        raise ValueError("eligible must be a table with rows of equal length, but the lengths differ") from None
+    if mask.dtype != np.bool_:
+        raise TypeError(f"eligible must be booleans, but got {type(eligible).__name__} of {mask.dtype}")
+    if mask.shape != shape:
+        raise ValueError(f"eligible must have the shape of the losses, {shape}, but got {mask.shape}")
+    return mask
+
+
+def _as_floats(data: Any, arms: Sequence[str] | None, *, away: bool) -> Table:
     """Return a copy of `data` as float64 in C-order; a copy, so that later changes to `data` have no effect."""
     if np.ma.isMaskedArray(data) and np.ma.getmaskarray(data).any():
-        raise ValueError("losses must not be missing, but the array has masked entries")
+        if not away:
+            raise ValueError(f"losses must not be missing, but the array has masked entries; {_IF_AWAY}")
+        data = np.ma.filled(data.astype(object), np.nan)
     try:
         array = np.asarray(data)
     except ValueError:
@@ -210,9 +311,12 @@ def _as_floats(data: Any, arms: Sequence[str] | None) -> Table:
         array = np.array(data, dtype=object)
         named = arms if arms and len(arms) == array.shape[1] else None
         for (row, column), value in np.ndenumerate(array):
-            if not _is_number(value):
+            if is_missing(value) and away:
+                array[row, column] = np.nan
+            elif not _is_number(value):
                 where = f"row {row} of arm {named[column]!r}" if named else f"row {row}, column {column}"
-                raise TypeError(f"losses must be numbers, but got {value!r} in {where}")
+                hint = f"; {_IF_AWAY}" if is_missing(value) else ""
+                raise TypeError(f"losses must be numbers, but got {value!r} in {where}{hint}")
         return np.array(array, dtype=np.float64, order="C")
     raise TypeError(f"losses must be a table of numbers, but got {type(data).__name__} of {array.dtype}")
 
@@ -232,15 +336,18 @@ def read_file(
     reward: bool = False,
     drop: Sequence[str] = (),
     suspicious: str = "refuse",
+    missing: str = "refuse",
 ) -> Losses:
     """Return the table in a file, as `Losses.read` does; `wording` is how error messages name the options."""
     if isinstance(drop, str):
         raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
     allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
+    away = checks.one_of("missing", missing, get_args(Missing)) == "away"
     dropped = list(drop)
-    read = read_arms(Path(path), reward=reward, drop=dropped, allow=allow, wording=wording)
+    read = read_arms(Path(path), reward=reward, drop=dropped, allow=allow, away=away, wording=wording)
     for name in read.set_aside:
         told = f"column {name!r} of {str(path)!r} holds dates and was set aside, as with {wording.drop([name])}"
         warnings.warn(told, TableWarning, stacklevel=3)
     about = {"reward": bool(reward), "drop": dropped, "set_aside": list(read.set_aside)}
-    return Losses._checked(read.table, read.arms, str(Path(path)), about)
+    about |= {"missing": missing} if away else {}
+    return Losses._checked(read.table, read.arms, str(Path(path)), about, away=away)

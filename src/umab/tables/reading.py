@@ -10,10 +10,12 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from umab._support.extras import extra
 from umab.tables.cells import PLAIN_NUMBERS, is_decimal
@@ -34,13 +36,19 @@ class Read(NamedTuple):
 
     arms: tuple[str, ...]
     table: Table
+    """The losses; nan for an arm that is away."""
     set_aside: tuple[str, ...]
     """The columns of dates, which are not arms."""
 
 
-def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool, wording: Wording = IN_PYTHON) -> Read:
-    """Return the arms and losses of a wide or long table; refuse what looks suspicious, unless `allow`."""
-    sheet = read(path, wording)
+def read_arms(
+    path: Path, *, reward: bool, drop: Sequence[str], allow: bool, away: bool = False, wording: Wording = IN_PYTHON
+) -> Read:
+    """Return the arms and losses of a wide or long table.
+
+    Refuse what looks suspicious, unless `allow`, and missing cells, unless they mean that an arm is `away`.
+    """
+    sheet = replace(read(path, wording), away=away)
     if sheet.content and not allow:
         check_header(sheet)
     for name in drop:
@@ -58,19 +66,24 @@ def read_arms(path: Path, *, reward: bool, drop: Sequence[str], allow: bool, wor
         )
         _check_choice(path, kept.names, advice)
         arms, table = kept.names, kept.numbers()
-        last_round, labels = None, [str(cell) for cell in sheet.cells.row(-1)]
+        rounds, labels = None, [str(cell) for cell in sheet.cells.row(-1)]
     else:
-        arms, last_round, table = pivot(kept, *columns)
+        arms, rounds, table = pivot(kept, *columns)
         _check_choice(path, arms)
-        labels = [last_round]
+        labels = rounds[-1:]
+
+    def where(row: int) -> str:
+        return sheet.where(row) if rounds is None else f"round {rounds[row]!r}"
+
+    _check_rounds(path, table, where)
     if not allow:
         if columns is None:
             check_counting(kept, table)
         why = why_total(table, labels)
         if why:
-            where = sheet.where(len(table) - 1) if last_round is None else f"round {last_round!r}"
             raise ValueError(
-                f"the last row must be a round, but {where} {why}; if it is a total, delete it; if not, {wording.allow}"
+                f"the last row must be a round, but {where(len(table) - 1)} {why}; if it is a total, delete it; if "
+                f"not, {wording.allow}"
             )
     # Not -table: a reward of 0 is a loss of 0, and not of -0.
     return Read(arms, 0.0 - table if reward else table, tuple(dates))
@@ -80,6 +93,19 @@ def _check_choice(path: Path, arms: Sequence[str], advice: str = "") -> None:
     if len(arms) < 2:
         got = "".join(f": {name!r}" for name in arms)
         raise ValueError(f"a choice needs at least two arms, but got {len(arms)} from {str(path)!r}{got}{advice}")
+
+
+def _check_rounds(path: Path, table: Table, where: Callable[[int], str]) -> None:
+    """Refuse a round without any arm, and a table in which there is never a choice."""
+    n_there = np.isfinite(table).sum(axis=1)
+    if n_there.min() == 0:
+        raise ValueError(
+            f"every round must have an arm that is there, but {where(int(n_there.argmin()))} has none; delete it"
+        )
+    if n_there.max() < 2:
+        raise ValueError(
+            f"a choice needs at least two arms, but no round of {str(path)!r} has more than one that is there"
+        )
 
 
 def read(path: Path, wording: Wording = IN_PYTHON) -> Sheet:

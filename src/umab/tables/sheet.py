@@ -40,6 +40,8 @@ class Sheet:
         What separates the cells of the text.
     wording
         How error messages name the options.
+    away
+        Whether a missing cell means that the arm was away.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Sheet:
     content: bytes = b""
     delimiter: str = ","
     wording: Wording = IN_PYTHON
+    away: bool = False
 
     def select(self, columns: Sequence[int]) -> Sheet:
         """Return the sheet with these columns only."""
@@ -68,6 +71,10 @@ class Sheet:
     def leave_out(self, *names: str) -> str:
         """Say how to leave columns out."""
         return f"leave {'it' if len(names) == 1 else 'them'} out with {self.wording.drop(names)}"
+
+    def if_away(self) -> str:
+        """Say what to do if an arm that has no loss in a round was not there."""
+        return f"if the arm was not there in this round, {self.wording.away}"
 
     def texts(self, column: int) -> polars.Series:
         """Return a column as text, without spaces around it."""
@@ -91,7 +98,7 @@ class Sheet:
         return all(map(is_date, texts[:-1].unique())) and (is_date(last) or last == "" or is_total(last))
 
     def numbers(self, kind: str = "arm") -> Table:
-        """Return the cells as finite numbers; `kind` is what error messages call a column."""
+        """Return the cells as finite numbers, or nan for arms that are away; `kind` is what messages call a column."""
         import polars
 
         if self.content:
@@ -102,11 +109,28 @@ class Sheet:
             others = [name for name, dtype in dtypes if not (dtype.is_numeric() or dtype == polars.Boolean)]
             floats = self.cells.with_columns(polars.lit(None).alias(name) for name in others).cast(polars.Float64)
         table = floats.to_numpy()
-        bad = ~np.isfinite(table)
+        finite = np.isfinite(table)
+        bad = ~finite
+        if self.away:
+            bad &= ~self._missing(table)
+            if kind == "arm":
+                bad |= ~finite.any(axis=0)  # a column without numbers is not an arm
         if bad.any():
             row, column = divmod(int(bad.argmax()), len(self.names))
-            self._refuse(row, column, kind, infinite=np.isinf(table[row, column]), numberless=bad[:, column].all())
+            numberless = not finite[:, column].any()
+            self._refuse(row, column, kind, infinite=np.isinf(table[row, column]), numberless=numberless)
         return table
+
+    def _missing(self, table: Table) -> npt.NDArray[np.bool_]:
+        """Return which cells are missing; `table` has them as numbers, and nan for everything else."""
+        import polars
+
+        if self.content:
+            texts = self.cells.select(polars.all().fill_null("").str.strip_chars().str.to_lowercase())
+            missing: npt.NDArray[np.bool_] = texts.select(polars.all().is_in(list(MISSING))).to_numpy()
+            return missing
+        numeric = [dtype.is_numeric() or dtype == polars.Boolean for dtype in self.cells.dtypes]
+        return np.asarray(np.isnan(table) & np.array(numeric))
 
     def _refuse(self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool) -> NoReturn:
         """Say what is wrong with a cell that is not a finite number; `numberless` if its whole column has none."""
@@ -121,7 +145,7 @@ class Sheet:
             if len(self.names) == 3:
                 advice += "; if each row is the loss of one arm in one round, name the columns round, arm and loss"
         elif missing:
-            advice = "fill it in, or delete the row"
+            advice = f"fill it in, or delete the row; {self.if_away()}"
         elif is_total(text):
             advice = "if the row is a total, delete it"
         else:

@@ -53,15 +53,16 @@ def why_total(table: Table, labels: Sequence[str]) -> str:
     called = next((label for label in labels if is_total(label)), None)
     if called is not None:
         return f"is called {called.strip()!r}"
-    above, last = table[:-1], table[-1]
-    if len(above) < LEAST_ROWS or not above.any():
+    above, last = np.nan_to_num(table[:-1], nan=0.0), table[-1]
+    if len(above) < LEAST_ROWS or not above.any() or np.isnan(last).any():
         return ""
-    peak = np.abs(table).max()  # in units of the largest number, sums cannot overflow
+    n_there = np.maximum(1, (~np.isnan(table[:-1])).sum(axis=0))  # arms that are away add nothing to a total
+    peak = np.fmax.reduce(np.abs(table), axis=None)  # in units of the largest number, sums cannot overflow
     sums, sizes = (above / peak).sum(axis=0), np.abs(above / peak).sum(axis=0)
     # Means are often rounded to a few decimals. Rounding to whole numbers is not considered: too many tables would fit.
     decimals = max(-int(Decimal(repr(float(number))).normalize().as_tuple().exponent) for number in last)
     rounding = 0.5 * 10.0**-decimals / peak if decimals > 0 else 0.0
-    for what, n in (("sums", 1), ("means", len(above))):
+    for what, n in (("sums", 1), ("means", n_there)):
         constant = what == "means" and (above == above[0]).all()
         if not constant and (np.abs(last / peak - sums / n) <= rounding + 1e-9 * sizes / n).all():
             return f"holds the {what} of the rows above it"

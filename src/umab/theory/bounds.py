@@ -20,7 +20,7 @@ from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.engine.simulate import simulate, takes
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 from umab.theory.norms import Norms, Sizes
 from umab.theory.trajectory import core_of, least_probability, refusal
 
@@ -73,6 +73,7 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
     """
     which = as_policy(policy)
     table = Losses.of(losses)
+    refuse_away(table, "a bound")
     if which.theorem:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
@@ -258,6 +259,7 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
         The seed of the trials.
     """
     table = Losses.of(losses)
+    refuse_away(table, "Table 1")
     rows = [each for each in registered().values() if each.rate_in_norms and takes(each, table)]
     rows.sort(key=lambda each: (bool(each.theorem), each.name))  # the paper's own last, as in its Table 1
     results = simulate(rows, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")

@@ -15,7 +15,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.engine.simulate import simulate
 from umab.results.regret import mean_and_sd
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 from umab.theory.bounds import bound
 from umab.theory.statements import OF_UMAB_S, STATEMENTS, Form, Sides, Statement, Steps
 from umab.theory.trajectory import OURS, follow, refusal
@@ -82,6 +82,7 @@ def certify(
         A row for each statement; see `Certified` and `TOLERANCE`.
     """
     which, table = as_policy(policy), Losses.of(losses)
+    refuse_away(table, "a certificate")
     if why := refusal(which):
         raise TypeError(why)
     with extra("data", "a certificate"):  # before the work rather than after it

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 
 
 class Norms(NamedTuple):
@@ -30,6 +30,7 @@ class Norms(NamedTuple):
     @classmethod
     def of(cls, losses: Losses) -> Norms:
         """Return the norms of a table, in long doubles, in which squares of doubles neither overflow nor vanish."""
+        refuse_away(losses, "a bound")
         sizes = np.abs(losses.table.astype(np.longdouble))
         largest = sizes.max(axis=1)
         return cls(
@@ -85,5 +86,6 @@ class Sizes(NamedTuple):
 
 def _ends(losses: Losses) -> tuple[Any, Any]:
     """Return the smallest and the largest loss of each round, in long doubles."""
+    refuse_away(losses, "a bound")
     table = losses.table.astype(np.longdouble)
     return table.min(axis=1), table.max(axis=1)

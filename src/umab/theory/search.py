@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine.simulate import simulate
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 from umab.theory.bounds import bound
 from umab.theory.certificates import Certified, check, judged
 from umab.theory.statements import Sides, Statement, Steps
@@ -166,6 +166,7 @@ def exact_regret(policy: Policy, losses: Any) -> Exact:
     0.823223
     """
     table = Losses.of(losses)
+    refuse_away(table, "the exact regret")
     n_sequences = table.n_arms**table.n_rounds
     if n_sequences > 100_000:
         raise ValueError(f"there must be at most 100000 sequences of arms, but this table has {n_sequences}")

@@ -42,15 +42,15 @@ class Heads(dict[str, Losses]):
 
     def keep(self, losses: Losses) -> None:
         """Keep the first rounds of a table."""
-        self[losses.digest] = Losses.of(losses.table[:HEAD])
+        self[losses.digest] = Losses.of(losses.table[:HEAD], missing="away")  # as nan says in the table of losses
 
 
 def estimate(cells: Sequence[Cell], heads: Heads, n_workers: int) -> Cost:
     """Return what cells will need on `n_workers` workers like this machine."""
-    speeds: dict[tuple[str, int, bool], float] = {}
+    speeds: dict[tuple[str, int, bool, bool], float] = {}
     seconds, longest = 0.0, 0.0
     for cell in sorted(cells, key=lambda each: -each.table.n_rounds):  # a short table says little about a long one
-        kind = base_name(cell.policy), cell.table.n_arms, cell.delay > 0
+        kind = base_name(cell.policy), cell.table.n_arms, cell.delay > 0, cell.table.n_away > 0
         if kind not in speeds:
             speeds[kind] = _seconds_a_round(cell, heads[cell.table.digest])
         own = cell.n_rounds * speeds[kind]
@@ -112,6 +112,10 @@ def _part(cell: Cell, head: Losses) -> tuple[float, int]:
 
 
 def _memory(cell: Cell) -> int:
-    """Return the bytes of a running cell: the table and its costs, the curves, and what a block of trials needs."""
+    """Return the bytes of a running cell: the table and its costs, the curves, and what a block of trials needs.
+
+    If arms are away, there are also a mask, of one byte for each cell, and what each arm has cost so far.
+    """
     rounds = cell.table.n_rounds
-    return 2 * cell.table.size + 8 * (8 * rounds + 2 * cell.n_trials) + 32 * min(rounds, HEAD) * 40
+    tables = 2 * cell.table.size + (cell.table.size + cell.table.size // 8 if cell.table.n_away else 0)
+    return tables + 8 * (8 * rounds + 2 * cell.n_trials) + 32 * min(rounds, HEAD) * 40

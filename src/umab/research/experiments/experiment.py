@@ -12,9 +12,9 @@ Each experiment has its own file, whose name is the experiment's id. ::
 Further keys: ``about`` (a paragraph), ``figure`` and ``claim`` (where a publication shows the experiment, and what it
 says about it), ``extra`` (a list of policies that are drawn but in no claim, or ``"scale-free"`` for all that are
 scale-free), ``parameters`` (a table of parameters by policy: ``umab-g-a = "rate=4"``), and ``note``. A file of losses
-can have options: ``data = {file = "sales.csv", reward = true, drop = ["date"]}``. To run the same experiment on several
-data or with several constants, put what differs into tables ``[settings.NAME]``; keys that are not there are taken from
-the top of the file.
+can have options: ``data = {file = "sales.csv", reward = true, drop = ["date"]}``, and ``missing = "away"`` if an empty
+cell means that the arm was not there in this round. To run the same experiment on several data or with several
+constants, put what differs into tables ``[settings.NAME]``; keys that are not there are taken from the top of the file.
 """
 
 from __future__ import annotations

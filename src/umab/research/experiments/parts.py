@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from umab.engine.simulate import simulate, versions
 from umab.research.experiments.sweep import FORMAT, Cell, Grid, Table, base_name
 from umab.results.result import Result
 from umab.tables.losses import Losses
+
+if TYPE_CHECKING:
+    import polars
 
 POINTS = 200
 """How many rounds of a curve a part has at most, including the first and the last."""
@@ -56,17 +59,22 @@ def refuse_others(out: Path) -> None:
     """Refuse a folder that holds anything other than a sweep."""
     if out.exists() and not out.is_dir():
         raise FileExistsError(f"a sweep needs a folder, but {str(out)!r} is a file")
-    about = out / "sweep.json"
-    if about.exists():
-        try:
-            content = json.loads(about.read_text(encoding="utf-8"))
-        except ValueError:
-            raise ValueError(f"{str(about)!r} is damaged; delete it and run again, finished cells are kept") from None
-        ours = isinstance(content, dict) and content.get("format") == FORMAT
+    if (out / "sweep.json").exists():
+        ours = described(out) is not None
     else:  # a sweep that was stopped before it began has only tables
         ours = not out.exists() or {path.name for path in out.iterdir()} <= {"tables", "parts", "other-parts", "report"}
     if not ours:
         raise FileExistsError(f"{str(out)!r} holds something other than a sweep; choose a new or an empty folder")
+
+
+def described(out: Path) -> dict[str, Any] | None:
+    """Return the content of sweep.json, which `Grid.as_json` describes; None if it is not a sweep's."""
+    about = out / "sweep.json"
+    try:
+        content = json.loads(about.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{str(about)!r} is damaged; delete it and run again, finished cells are kept") from None
+    return content if isinstance(content, dict) and content.get("format") == FORMAT else None
 
 
 def store(out: Path, losses: Losses) -> None:
@@ -166,19 +174,23 @@ def as_part(cell: Cell, result: Result) -> bytes:
 
 def read(grid: Grid, out: Path) -> list[dict[str, Any]]:
     """Return the rows of all cells of a grid that are done."""
+    ids = sorted(done(out) & grid.cells.keys())
+    return read_parts(ids, out).to_dicts() if ids else []
+
+
+def read_parts(ids: list[str], out: Path) -> polars.DataFrame:
+    """Return the rows of these cells, of which there is at least one; all of them are done."""
     import polars
 
-    ids = sorted(done(out) & grid.cells.keys())
-
-    def rows_of(ids: list[str]) -> list[dict[str, Any]]:
-        rows = polars.read_parquet([part_path(out, id) for id in ids], glob=False).to_dicts()
-        if [row["id"] for row in rows] != ids:
+    def rows_of(ids: list[str]) -> polars.DataFrame:
+        rows = polars.read_parquet([part_path(out, id) for id in ids], glob=False)
+        if rows["id"].to_list() != ids:
             raise ValueError("a part must belong to the cell that it is named after")
         return rows
 
-    unreadable = (polars.exceptions.PolarsError, OSError, ValueError, KeyError)
+    unreadable = (polars.exceptions.PolarsError, OSError, ValueError)
     try:
-        return rows_of(ids) if ids else []
+        return rows_of(ids)
     except unreadable as error:
         for id in ids:
             try:

@@ -44,11 +44,12 @@ def data_of(data: Any, folder: Path) -> dict[str, Any]:
             "data must be the path of a file, or a table like {name = 'stocks'}, {suite = 'outliers'} or "
             f"{{file = 'losses.csv'}}, but got {data!r}"
         )
-    refuse_unknown(data, ("file", "reward", "drop", "suspicious"), where=" in data")
+    refuse_unknown(data, ("file", "reward", "drop", "suspicious", "missing"), where=" in data")
     if not isinstance(data.get("reward", False), bool):
         raise TypeError(f"reward must be true or false, but got {data['reward']!r}")
     drop = [as_text("drop", name) for name in as_list("drop", data.get("drop", []))]
     checks.one_of("suspicious", data.get("suspicious", "refuse"), ("refuse", "allow"))
+    checks.one_of("missing", data.get("missing", "refuse"), ("refuse", "away"))
     return {**data, "file": str(folder / data["file"]), "drop": drop}
 
 

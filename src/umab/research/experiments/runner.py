@@ -15,7 +15,8 @@ from umab.algorithms.names import policy_as_written as policy_of
 from umab.engine.simulate import Keep, check_range, simulate
 from umab.research.experiments.claims import Claim, Evidence, Regrets, Verdict, judge, together
 from umab.research.experiments.experiment import Experiment, Role, Setting
-from umab.results.regret import Costs, mean_and_sd
+from umab.results.among import costs_of
+from umab.results.regret import mean_and_sd
 from umab.results.result import Result
 from umab.tables.losses import Losses
 
@@ -228,7 +229,7 @@ def run_on(
     keep: Keep = "arms" if draws <= _DRAWS_KEPT else "summary"
     with Progress(draws, "running", progress, unit="rounds") as bar:
         for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
-            costs = Costs.of(losses)
+            costs = costs_of(losses)
             drawn.append({})
             for name, (text, role) in curves.items():
                 policy = policy_of(text)

@@ -7,7 +7,7 @@ The file's name is the sweep's id. ::
     seeds = [0, 1, 2]                 # of the draws; default: [0]
     data = [                          # one, or a list
         "latencies.csv",              # beside this file
-        {file = "sales.csv", reward = true, drop = ["date"]},
+        {file = "sales.csv", reward = true, drop = ["date"]},  # missing = "away": empty cells are arms that are away
         {name = "stochastic", seed = [0, 1, 2]},  # one of umab.datasets; a list of values is an axis
         {suite = "outliers"},         # a table of the suite, or "development" or "validation" for a whole half
     ]
@@ -61,11 +61,17 @@ class Table(NamedTuple):
     n_arms: int
     source: str
     stand_in: bool
+    n_away: int = 0
+    """In how many cells, pairs of a round and an arm, the arm is away."""
 
     @property
     def size(self) -> int:
         """How many bytes its numbers take."""
         return 8 * self.n_rounds * self.n_arms
+
+    def described(self) -> dict[str, Any]:
+        """Return what is known, for readers of files; how many cells are away is left out if there are none."""
+        return {key: value for key, value in self._asdict().items() if key != "n_away" or value}
 
 
 class Cell(NamedTuple):
@@ -148,7 +154,10 @@ class Grid:
     sweep: Sweep
     tables: tuple[Table, ...]
     refused: tuple[tuple[str, str], ...]
-    """Policies, each with the label of a table whose losses it does not accept; there are no cells for these."""
+    """Policies, each with the label of a table whose losses it does not accept; there are no cells for these.
+
+    A policy that sees the losses of all arms does not accept a table in which some are away.
+    """
     same: tuple[tuple[str, str], ...]
     """Labels of tables, each with the label of an earlier table that is the same; such a table is run once."""
 
@@ -182,7 +191,7 @@ class Grid:
             "n_trials": self.sweep.n_trials,
             "seeds": self.sweep.seeds,
             "delays": self.sweep.delays,
-            "tables": [table._asdict() for table in self.tables],
+            "tables": [table.described() for table in self.tables],
             "policies": [
                 {"name": each.name, "axes": each.axes, "points": list(each.points.items())}
                 for each in self.sweep.policies
@@ -211,7 +220,8 @@ def grid_of(sweep: Sweep, real: bool | None = None, keep: Callable[[Losses], Non
             if losses.digest in tables:
                 same.append((label, tables[losses.digest].label))
             else:
-                table = Table(label, losses.digest, losses.n_rounds, losses.n_arms, losses.source, stand_in)
+                size = losses.n_rounds, losses.n_arms
+                table = Table(label, losses.digest, *size, losses.source, stand_in, losses.n_away)
                 tables[losses.digest] = table
                 refused += [(text, label) for text, policy in policies.items() if not takes(policy, losses)]
                 keep(losses)

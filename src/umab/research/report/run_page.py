@@ -87,7 +87,12 @@ def page(run: Run, head: shell.Head, certificates: Certificates | None = None) -
 
 
 def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
-    """Return the bounds on the policies of an outcome, as far as these have one in the norms of the paper's Table 1."""
+    """Return the bounds on the policies of an outcome, as far as these have one in the norms of the paper's Table 1.
+
+    There are none if arms are away in some rounds.
+    """
+    if outcome.losses.n_away:
+        return []
     bounds = {name: bound(curve.policy, outcome.losses) for name, curve in outcome.curves.items()}
     return [(name, each) for name, each in bounds.items() if each.rate is not None]
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 import numpy as np
 
 from umab._support.display import counted as counted  # reports look for it here
+from umab.algorithms.names import policy_as_written as policy_of
 from umab.research.experiments.contest import MEAN_WANTED, RECOMMENDED, WORST_WANTED, Standings
 from umab.research.experiments.runner import Outcome, Summary
 from umab.research.experiments.sweep import Grid
@@ -78,20 +79,40 @@ def listed(items: Sequence[str]) -> str:
 
 
 def facts(losses: Losses) -> str:
-    """Describe losses: how many there are, their range and signs, and which arm is best."""
-    table = losses.table
+    """Describe losses: how many there are and how many are away, their range and signs, and which arm is best."""
+    table = losses.present
     kind = "rewards, counted as losses with the sign flipped" if losses.provenance.get("reward") else "losses"
     share = [
         (word, float(np.mean(which)))
         for word, which in (("negative", table < 0), ("zero", table == 0), ("positive", table > 0))
     ]
     signs = [f"all {word}" if part == 1.0 else f"{_percent(part)} {word}" for word, part in share if part > 0.0]
+    return (
+        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind}, from {table.min():.6g} to "
+        f"{table.max():.6g}, {listed(signs)}. {_best_if_away(losses) if losses.n_away else _best(losses)}"
+    )
+
+
+def _best(losses: Losses) -> str:
+    """Say which arm is best."""
     costs = Costs.of(losses).table.sum(axis=0)  # so that an offset costs no digits, and nothing overflows
     best = [losses.arms[at] for at in np.flatnonzero(costs == costs.min())]
     which = f"The best arm is {best[0]}" if len(best) == 1 else f"The best arms are {listed(best)}, with the same sum"
+    return f"{which} ({_loss_a_round(losses, 0.0):.6g} per round)."
+
+
+def _best_if_away(losses: Losses) -> str:
+    """Say in how many cells arms are away, and which arm has the smallest mean while it is there."""
+    away = np.isnan(losses.table)
+    n_there = losses.n_rounds - away.sum(axis=0)
+    means = np.where(away, 0.0, losses.table / np.maximum(n_there, 1)).sum(axis=0)
+    means[n_there == 0] = np.inf
+    best = [losses.arms[at] for at in np.flatnonzero(means == means.min())]
+    one = len(best) == 1
     return (
-        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind}, from {table.min():.6g} to "
-        f"{table.max():.6g}, {listed(signs)}. {which} ({_loss_a_round(losses, 0.0):.6g} per round)."
+        f"In {losses.n_away} of {losses.table.size} cells the arm is away. Over the rounds in which "
+        f"{'it is' if one else 'they are'} there, {listed(best)} {'has' if one else 'have'} the smallest mean loss "
+        f"({means.min():.6g} per round)."
     )
 
 
@@ -129,14 +150,18 @@ def answer(outcome: Outcome) -> str:
         )
         parts = [f"{alone}: a regret of {regret} over {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
         if result.mean[-1] < 0.0:
-            parts[0] += " (below 0: it did better than every single arm)"
+            while_there = " in the rounds in which that arm was there" if outcome.losses.n_away else ""
+            parts[0] += f" (below 0: it did better than every single arm{while_there})"
         if tied:
             parts.append(f"{listed(tied)} cannot be distinguished from it with this number of trials")
-    costs = [("the best single arm", 0.0), (best, float(result.mean[-1]))]
-    if "uniform" in curves and best != "uniform":
-        costs.append(("choosing at random", float(curves["uniform"].result.mean[-1])))
-    a_round = [f"{who} {_loss_a_round(outcome.losses, regret):.5g}" for who, regret in costs]
-    parts.append(f"The mean loss per round is: {', '.join(a_round)}")
+    if outcome.losses.n_away:  # what the choices have cost does not follow from this regret
+        parts.append("The regret is the largest over the arms, each counted over the rounds in which it was there")
+    else:
+        costs = [("the best single arm", 0.0), (best, float(result.mean[-1]))]
+        if "uniform" in curves and best != "uniform":
+            costs.append(("choosing at random", float(curves["uniform"].result.mean[-1])))
+        a_round = [f"{who} {_loss_a_round(outcome.losses, regret):.5g}" for who, regret in costs]
+        parts.append(f"The mean loss per round is: {', '.join(a_round)}")
     if outcome.losses.n_rounds < _FEW * outcome.losses.n_arms:
         parts.append(f"With fewer than {_FEW} rounds per arm, this says little about later rounds")
     worst = max(outcome.standings or curves, key=lambda name: curves[name].result.mean[-1])
@@ -232,15 +257,20 @@ def sweep_progress(grid: Grid, n_done: int) -> str:
     return f"{n_done} of {counted(len(grid.cells), 'cell')} {'is' if n_done == 1 else 'are'} done"
 
 
+_NOT_ACCEPTED = "they do not accept all losses there"
+
+
 def sweep_refusals(grid: Grid) -> list[str]:
     """Say which policies are left out on which tables, with one sentence for policies that share their tables."""
-    tables: dict[str, list[str]] = {}
+    away = {table.label for table in grid.tables if table.n_away}
+    tables: dict[tuple[str, str], list[str]] = {}
     for policy, label in grid.refused:
-        tables.setdefault(policy, []).append(label)
-    policies: dict[tuple[str, ...], list[str]] = {}
-    for policy, labels in tables.items():
-        policies.setdefault(tuple(labels), []).append(policy)
+        sees_all = label in away and policy_of(policy).full_information
+        why = "they need the losses of all arms, and some are away there" if sees_all else _NOT_ACCEPTED
+        tables.setdefault((policy, why), []).append(label)
+    policies: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (policy, why), labels in tables.items():
+        policies.setdefault((why, tuple(labels)), []).append(policy)
     return [
-        f"Not run on {listed(labels)}, because they do not accept all losses there: {listed(names)}."
-        for labels, names in policies.items()
+        f"Not run on {listed(labels)}, because {why}: {listed(names)}." for (why, labels), names in policies.items()
     ]

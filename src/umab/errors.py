@@ -1,0 +1,24 @@
+"""The errors of choices that a learner cannot learn from. All of them are ValueErrors.
+
+They tell apart what a program handles in different ways: feedback that arrived twice or too late (`ClosedChoiceError`),
+feedback that belongs to another process (`ForeignChoiceError`), and a choice that was changed on its way
+(`AlteredChoiceError`).
+"""
+
+from __future__ import annotations
+
+
+class ChoiceError(ValueError):
+    """A choice that a learner cannot learn from."""
+
+
+class ClosedChoiceError(ChoiceError):
+    """The choice was closed before: its feedback has arrived, or it has expired, or it was forgotten."""
+
+
+class ForeignChoiceError(ChoiceError):
+    """Another learner has made the choice, perhaps in another process, or a copy of this one before it was copied."""
+
+
+class AlteredChoiceError(ChoiceError):
+    """The choice did not come back as it was made."""

@@ -1,0 +1,27 @@
+"""Feedback: a loss, or a reward where the learner maximizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from umab._support import checks
+from umab.algorithms.base import Policy
+
+
+def as_loss(maximize: bool, loss: Any, reward: Any) -> tuple[float, float]:
+    """Return the feedback as given, and as a loss. Only here does a reward become a loss."""
+    if maximize:
+        if loss is not None or reward is None:
+            raise TypeError(f"reward must be given, and not loss, if maximize=True, but got {loss=!r}, {reward=!r}")
+        value = checks.real("reward", reward)
+        return value, 0.0 - value  # not -value: a reward of 0 is a loss of 0, and not of -0
+    if reward is not None or loss is None:
+        raise TypeError(f"loss must be given, and reward only if maximize=True, but got {loss=!r}, {reward=!r}")
+    value = checks.real("loss", loss)
+    return value, value
+
+
+def refusal(policy: Policy, loss: float, arm: Any, reward: Any) -> ValueError:
+    """Return the error for a loss that the policy refuses."""
+    flipped = "" if reward is None else f"{reward=!r} is a loss of {loss!r}: "
+    return ValueError(f"{flipped}{policy.refusal(loss, f'arm={arm!r}')}")

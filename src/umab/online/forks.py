@@ -1,0 +1,58 @@
+"""What happens to learners when a process forks.
+
+A child that went on with the parent's learners would draw the same arms with the same ids, and would take the parent's
+choices for its own. So every learner of a child becomes a learner of its own. All locks are held while the process
+forks, so that no learner is copied in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from typing import Any
+
+from umab.online.advice import LearnerWarning
+
+_learners: weakref.WeakSet[Any] = weakref.WeakSet()
+_held: list[Any] = []
+_watching = threading.RLock()  # a thread may add a learner, or fork, while another one forks
+
+
+def watch(learner: Any) -> None:
+    """Tell a learner when this process forks. It has a `_lock` and a method `_after_fork`."""
+    with _watching:
+        _learners.add(learner)
+
+
+def _hold() -> None:
+    _watching.acquire()
+    for learner in list(_learners):
+        learner._lock.acquire()
+        _held.append(learner)
+
+
+def _release() -> None:
+    while _held:
+        _held.pop()._lock.release()
+    _watching.release()
+
+
+def _part() -> None:
+    global _watching
+    _watching = threading.RLock()
+    _held.clear()
+    # All of them, also if a signal kept `_hold` from taking a lock: Python goes on with the fork all the same.
+    n_seeded = sum(learner._after_fork() for learner in list(_learners))
+    if n_seeded:
+        warnings.warn(
+            f"after a fork, {n_seeded} learners with a seed draw the same arms as in the parent process; give each "
+            "process a seed of its own, or none",
+            LearnerWarning,
+            stacklevel=2,
+        )
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_part)

@@ -1,0 +1,101 @@
+"""Logs of choices that other learners made: what `Learner.absorb` learns from them, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from umab._support import checks
+from umab.errors import AlteredChoiceError, ForeignChoiceError
+from umab.online.choice import Open
+from umab.online.core import Core
+from umab.online.feedback import as_loss, refusal
+from umab.online.ids import PLAIN, parsed
+
+
+class Event(NamedTuple):
+    """What a row of a log teaches.
+
+    Attributes
+    ----------
+    known
+        The open choice of this learner that the row closes, if it is one.
+    index, probability
+        The arm of another learner's choice, and the probability of its draw.
+    identity
+        The id of that choice, if the row has it.
+    value, loss
+        The feedback as it is in the log, and as a loss.
+    """
+
+    known: Open | None
+    index: int | None  # type: ignore[assignment]
+    probability: float
+    identity: str | None
+    value: float
+    loss: float
+
+
+def foreign(core: Core, choice: Sequence[Any]) -> tuple[int, float]:
+    """Return the arm and the probability of a choice that another learner made, if that is all it takes."""
+    arm, _, probability, identity = choice
+    place = parsed(identity)
+    if place is None or place[2] != PLAIN:
+        why = "has an id of another form" if place is None else "was drawn with among= or carries a ticket"
+        rule = "the choice of another learner must hold all that is needed to learn from it"
+        raise ForeignChoiceError(f"{rule}, but {tuple(choice)!r} {why}")
+    return core.index_of(arm), checks.probability("probability", probability)
+
+
+def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Event]:
+    """Return what the rows of a log teach, each choice once; raise if one is refused."""
+    feedback = "reward" if core.maximize else "loss"
+    lowest, highest = core.policy.loss_range
+    met: set[str | None] = set()
+    found: list[Event] = []
+    for number, (choice, value) in enumerate(rows):
+        try:
+            value, loss = as_loss(core.maximize, **{"loss": None, "reward": None, feedback: value})
+            if not lowest <= loss <= highest:
+                raise refusal(core.policy, loss, choice[0], value if core.maximize else None)
+            identity = choice[3] if len(choice) == 4 else None
+            if identity is None:
+                arm, probability = choice
+                probability = checks.probability("probability", probability)
+                found.append(Event(None, core.index_of(arm), probability, None, value, loss))
+            elif isinstance(identity, (list, dict)):
+                raise AlteredChoiceError(f"an id must be a string, but got id={identity!r}")
+            elif identity in met:
+                continue
+            elif identity in core.open:
+                known = core.known(choice)
+                found.append(Event(known, known[1], known[3], identity, value, loss))
+            elif not core.was_closed(identity):
+                found.append(Event(None, *foreign(core, choice), identity, value, loss))
+            met.add(identity)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"row {number} of the log: {error}") from None
+    return found
+
+
+def rows_of(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
+    """Yield the rows of a log: a choice, or an arm and a probability; and the feedback."""
+    if isinstance(log, Mapping) or hasattr(log, "columns"):
+        names = ("arm", "probability", feedback)
+        missing = [name for name in names if name not in log]
+        if missing:
+            raise ValueError(f"a log must have the columns {', '.join(names)}, but {missing[0]!r} is missing")
+        columns = [log[name] for name in names]
+        log = zip(*(each.tolist() if hasattr(each, "tolist") else list(each) for each in columns), strict=True)
+    elif not isinstance(log, Iterable) or isinstance(log, (str, bytes)):
+        raise TypeError(f"log must be pairs (choice, {feedback}), triples or a frame, but got {type(log).__name__}")
+    for number, row in enumerate(log):
+        if isinstance(row, (tuple, list)) and len(row) == 3:
+            yield row[:2], row[2]
+        elif (
+            isinstance(row, (tuple, list)) and len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 4
+        ):
+            yield row[0], row[1]
+        else:
+            rule = f"a row of a log must be (choice, {feedback}) or (arm, probability, {feedback})"
+            raise ValueError(f"{rule}, but row {number} is {row!r}")
