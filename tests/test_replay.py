@@ -407,3 +407,14 @@ def interrupted(kind: str, moment: int) -> bool:
 
 def interrupt() -> None:
     raise Interrupted
+
+
+@pytest.mark.parametrize("n_before", [254, 255, 256, 511])
+def test_a_draw_that_takes_two_numbers_is_replayed_where_numbers_run_out(n_before: int) -> None:
+    """Uniform numbers are drawn 256 at a time."""
+    writer, reader = (umab.Learner("uniform", ["a", "b", "c"], seed=0) for _ in range(2))
+    for at in range(n_before + 3):
+        choice = writer.select(among=["a", "b"] if at == n_before else None)
+        reader.replay(writer.draw_of(choice))
+    assert reader.to_json() == writer.to_json()
+    assert [each[:3] for each in reader.select(300)] == [each[:3] for each in writer.select(300)]
