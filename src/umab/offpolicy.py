@@ -20,7 +20,7 @@ import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
-from umab.tables.logs import rounds_of
+from umab.tables.logs import columns_given, rounds_of, rows_given
 from umab.tables.reading import read
 
 Array = npt.NDArray[np.float64]
@@ -281,29 +281,15 @@ class _Rounds(NamedTuple):
 
     @classmethod
     def of(cls, log: Any) -> _Rounds:
-        feedback = "loss"
         if isinstance(log, _Rounds):
             return log
-        if isinstance(log, Mapping) or hasattr(log, "columns"):
-            there = list(log) if isinstance(log, Mapping) else list(log.columns)
-            feedback = "reward" if "reward" in there and "loss" not in there else "loss"
-            names = ("arm", "probability", feedback)
-            if missing := [name for name in names if name not in there]:
-                raise ValueError(
-                    f"a log must have the columns arm, probability and loss or reward, but got {there!r} without "
-                    f"{missing[0]!r}"
-                )
-            columns = [np.asarray(log[name]).tolist() for name in names]
-        elif isinstance(log, Iterable) and not isinstance(log, (str, bytes)):
-            columns = [list(column) for column in zip(*map(_row, log), strict=True)] or [[], [], []]
-        else:
-            raise TypeError(f"log must be pairs (choice, loss), triples or a frame, but got a {type(log).__name__}")
+        there = log.columns if hasattr(log, "columns") else log if isinstance(log, Mapping) else ()
+        feedback = "reward" if "reward" in there and "loss" not in there else "loss"
+        columns = columns_given(log, feedback)
+        if columns is None:
+            rows = [(each[0], each[2 if len(each) == 4 else 1], loss) for each, loss in rows_given(log, "loss")]
+            columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
         arms, probabilities, losses = columns
-        if not len(arms) == len(probabilities) == len(losses):
-            raise ValueError(
-                "the columns of a log must have the same length, but got "
-                f"{len(arms)} arms, {len(probabilities)} probabilities and {len(losses)} losses"
-            )
         if len(arms) < 2:
             raise ValueError(f"a log must have at least two rounds, but got {len(arms)}")
         return cls(
@@ -320,17 +306,6 @@ def _numbers(name: str, values: list[Any], check: Callable[[str, Any], float]) -
         if np.isfinite(column).all() and (name != "probability" or ((column > 0.0) & (column <= 1.0)).all()):
             return column
     return np.array([check(f"{name} in row {row}", value) for row, value in enumerate(values)])
-
-
-def _row(row: Any) -> tuple[Any, Any, Any]:
-    """Return arm, probability and loss."""
-    if isinstance(row, (tuple, list)):
-        if len(row) == 3:
-            return row[0], row[1], row[2]
-        if len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 4:
-            (arm, _, probability, _), loss = row
-            return arm, probability, loss
-    raise ValueError(f"a round of a log must be (choice, loss) or (arm, probability, loss), but got {row!r}")
 
 
 def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | None) -> tuple[Array, list[Any]]:

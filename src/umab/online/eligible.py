@@ -10,7 +10,7 @@ import numpy.typing as npt
 from umab.engine.compiled import drawing_kernel
 
 
-class Draw(NamedTuple):
+class DrawAmong(NamedTuple):
     """An arm that was drawn, and the arm to whose account its loss goes."""
 
     arm: int
@@ -19,6 +19,6 @@ class Draw(NamedTuple):
     account_probability: float
 
 
-def draw_among(p: npt.NDArray[np.float64], eligible: npt.NDArray[np.bool_], uniforms: tuple[float, float]) -> Draw:
+def draw_among(p: npt.NDArray[np.float64], eligible: npt.NDArray[np.bool_], uniforms: tuple[float, float]) -> DrawAmong:
     """Draw one of the arms for which `eligible` is true, from the distribution `p` over all arms."""
-    return Draw._make(drawing_kernel()(p, eligible, *uniforms))
+    return DrawAmong._make(drawing_kernel()(p, eligible, *uniforms))

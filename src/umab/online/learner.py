@@ -234,9 +234,7 @@ class Learner(Persistent):
         >>> ours.absorb(log), ours.absorb(log)
         (2, 0)
         """
-        rows = list(
-            rows_of(log, "reward" if self._maximize else "loss")
-        )  # before the lock: it may have to wait for them
+        rows = rows_of(log, "reward" if self._maximize else "loss")  # before the lock: it may have to wait for them
         with self._changing():
             core = self._core
             learned = learnable(core, rows)
@@ -307,8 +305,8 @@ class Learner(Persistent):
             How old a choice must be to expire. An int counts choices, not seconds: at least that many others were made
             after it. A timedelta is a time: the choice was made at least that long ago, by the learner's clock.
         loss
-            The loss to assume for each of them. If feedback may have gone to another process, this punishes arms for
-            what is no fault of theirs: forget the choices instead.
+            The loss to assume for each of them. If feedback may have gone to another process, this punishes arms
+            that are not to blame: forget the choices instead.
         reward
             In place of the loss, if the learner maximizes.
         forget

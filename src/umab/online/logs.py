@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from umab._support import checks
@@ -11,6 +11,7 @@ from umab.online.choice import Open
 from umab.online.core import Core
 from umab.online.feedback import as_loss, refusal
 from umab.online.ids import PLAIN, parsed
+from umab.tables.logs import columns_given, rows_given
 
 
 class Event(NamedTuple):
@@ -78,24 +79,9 @@ def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Eve
     return found
 
 
-def rows_of(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
-    """Yield the rows of a log: a choice, or an arm and a probability; and the feedback."""
-    if isinstance(log, Mapping) or hasattr(log, "columns"):
-        names = ("arm", "probability", feedback)
-        missing = [name for name in names if name not in log]
-        if missing:
-            raise ValueError(f"a log must have the columns {', '.join(names)}, but {missing[0]!r} is missing")
-        columns = [log[name] for name in names]
-        log = zip(*(each.tolist() if hasattr(each, "tolist") else list(each) for each in columns), strict=True)
-    elif not isinstance(log, Iterable) or isinstance(log, (str, bytes)):
-        raise TypeError(f"log must be pairs (choice, {feedback}), triples or a frame, but got {type(log).__name__}")
-    for number, row in enumerate(log):
-        if isinstance(row, (tuple, list)) and len(row) == 3:
-            yield row[:2], row[2]
-        elif (
-            isinstance(row, (tuple, list)) and len(row) == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 4
-        ):
-            yield row[0], row[1]
-        else:
-            rule = f"a row of a log must be (choice, {feedback}) or (arm, probability, {feedback})"
-            raise ValueError(f"{rule}, but row {number} is {row!r}")
+def rows_of(log: Any, feedback: str) -> list[tuple[Sequence[Any], Any]]:
+    """Return the rows of a log: a choice, or an arm and a probability; and the feedback."""
+    columns = columns_given(log, feedback)
+    if columns is None:
+        return list(rows_given(log, feedback))
+    return [((arm, probability), value) for arm, probability, value in zip(*columns, strict=True)]

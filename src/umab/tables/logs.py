@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,43 @@ class Log(NamedTuple):
     values: Table
     reward: bool
     """Whether the values are rewards."""
+
+
+def columns_given(log: Any, feedback: str) -> list[list[Any]] | None:
+    """Return the columns arm, probability and `feedback` of a frame or dict; None for a log that has rows instead."""
+    if not isinstance(log, Mapping) and not hasattr(log, "columns"):
+        return None
+    names, there = ("arm", "probability", feedback), list(log if isinstance(log, Mapping) else log.columns)
+    if missing := [name for name in names if name not in there]:
+        raise ValueError(
+            f"a log must have the columns arm, probability and loss or reward, but got {there!r} where "
+            f"{missing[0]!r} is missing"
+        )
+    # Not through an array, which would turn the label 1 into the text "1" if another label is a text.
+    columns = [each.tolist() if hasattr(each := log[name], "tolist") else list(each) for name in names]
+    arms, probabilities, values = map(len, columns)
+    if not arms == probabilities == values:
+        plural = {"loss": "losses"}.get(feedback, f"{feedback}s")
+        raise ValueError(
+            "the columns of a log must have the same length, but got "
+            f"{arms} arms, {probabilities} probabilities and {values} {plural}"
+        )
+    return columns
+
+
+def rows_given(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
+    """Yield the rows of a log that is given row by row: a choice, or an arm and a probability; and the feedback."""
+    if not isinstance(log, Iterable) or isinstance(log, (str, bytes)):
+        raise TypeError(f"log must be pairs (choice, {feedback}), triples or a frame, but got a {type(log).__name__}")
+    for number, row in enumerate(log):
+        size = len(row) if isinstance(row, (tuple, list)) else 0
+        if size == 3:
+            yield row[:2], row[2]
+        elif size == 2 and isinstance(row[0], (tuple, list)) and len(row[0]) == 4:
+            yield row[0], row[1]
+        else:
+            rule = f"a row of a log must be (choice, {feedback}) or (arm, probability, {feedback})"
+            raise ValueError(f"{rule}, but row {number} is {row!r}")
 
 
 def rounds_of(sheet: Sheet, *, reward: bool = False) -> Log:
