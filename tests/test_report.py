@@ -108,6 +108,29 @@ def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
     assert "umab-g had to be told the number of rounds" in tied or "umab-g" not in tied
 
 
+def test_sequences_of_arms_beside_the_best_single_arm() -> None:
+    turned = np.repeat([[0.5, 1.0], [4.0, 1.5], [0.5, 1.0], [4.0, 1.5]], [40, 20, 1, 9], axis=0)
+    outcome = compared(turned, "uniform", "adahedge", n_trials=3)
+    rows = run_page._sequences(outcome)
+    # With 5 switches there is nothing to gain that 3 do not gain, and so with 10.
+    assert [(allowed, words.sequence(outcome.losses, found)) for allowed, found in rows] == [
+        (0, "1"),
+        (1, "0, 1 from round 41"),
+        (5, "0, 1 from round 41, 0 from round 61, 1 from round 62"),
+    ]
+    for allowed, found in rows:
+        regret = turned.mean(axis=1).sum() - found.total
+        assert words.tracking(outcome, allowed)["uniform"] == words.measured(regret, 0.0)
+    text = page(Run((outcome,)), HEAD)
+    assert "If the arm may change" in text and "0, 1 from round 41, 0 from round 61" in text
+    for none in (turned[:40], np.where(turned == 4.0, np.nan, turned)):
+        outcome = compared(umab.Losses.of(none, missing="away"), "uniform", n_trials=3)
+        assert run_page._sequences(outcome) == [] and "If the arm may change" not in page(Run((outcome,)), HEAD)
+    many = umab.Losses.of(np.tile(np.eye(2), (20, 1)))
+    assert words.sequence(many, umab.best_sequence(many, 99)).endswith("from round 11, and 29 more changes")
+    assert [words.switches(number) for number in (0, 1, 2)] == ["0 switches", "1 switch", "2 switches"]
+
+
 def test_verdicts_are_counted_in_english() -> None:
     assert words.tally(["holds", "undecided"]) == "of 2 statements, 1 holds and 1 is undecided"
     assert words.tally(["does not hold"] * 3) == "of 3 statements, 3 do not"

@@ -35,6 +35,7 @@ from umab.online.choosing import Attempt, choose
 from umab.online.counters import Counter
 from umab.online.learner import Learner
 from umab.results.result import Result, plot
+from umab.results.tracking import BestSequence, best_sequence
 from umab.tables.losses import Losses, TableWarning
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ __all__ = [
     "AdaHedge",
     "Attempt",
     "BankerOMD",
+    "BestSequence",
     "Centred",
     "Choice",
     "Counter",
@@ -75,6 +77,7 @@ __all__ = [
     "Uniform",
     "Wrapper",
     "__version__",
+    "best_sequence",
     "choose",
     "plot",
     "policies",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from umab.algorithms.names import can_be_named
-from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table
+from umab.cli.options import Commands, add_run_options, add_table_options, command, read_table, whole_from
 from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets
+
+if TYPE_CHECKING:
+    from umab.tables.losses import Losses
 
 
 def add(commands: Commands) -> None:
@@ -25,16 +29,26 @@ def add(commands: Commands) -> None:
         help="a CSV or Parquet file with one column per arm and one row per round, or with columns round, arm and loss",
     )
     add_table_options(comparing)
+    comparing.add_argument(
+        "--switches",
+        type=whole_from(0),
+        metavar="N",
+        help="also print the regret against the best sequence of arms that changes at most N times, and where it "
+        "changes: umab compare latencies.csv --switches 3",
+    )
     add_run_options(comparing, out="report-NAME, named after the file")
 
 
 def compare(options: argparse.Namespace) -> None:
     """Run policies on a user's table and say which did best."""
+    from umab.tables.losses import refuse_away
     from umab.tables.reading import ENDINGS
 
     path = Path(options.losses)
     stem = next((path.name.removesuffix(each) for each in ENDINGS if path.name.endswith(each)), path.stem)
     losses = read_table(options)
+    if options.switches is not None:
+        refuse_away(losses, "--switches")  # before anything runs
     with report_folder(options, f"report-{stem}") as out:
         from umab.research.experiments.experiment import comparison
         from umab.research.experiments.runner import run_on
@@ -62,7 +76,21 @@ def compare(options: argparse.Namespace) -> None:
         code += "  # the policy with the smallest regret here"
         head = Head(title=title, lede=answer, command=options.command, code=code)
         page = f"\n\n{write_report(run, out, head, options.certify)}" if out else ""
-    print(f"{words.facts(losses)}\n\n{regrets(run)}\n{_WHICH_IF_AWAY if losses.n_away else _WHICH}\n\n{answer}{page}")
+    which = _WHICH_IF_AWAY if losses.n_away else _WHICH
+    which += "" if options.switches is None else f"\n\n{_sequence(losses, options.switches)}"
+    print(f"{words.facts(losses)}\n\n{regrets(run, options.switches)}\n{which}\n\n{answer}{page}")
+
+
+def _sequence(losses: Losses, switches: int) -> str:
+    """Say which sequence of arms the policies were compared with."""
+    from umab.research.report import words
+    from umab.results.tracking import best_sequence
+
+    return (
+        f"The best sequence of arms with at most {words.switches(switches)} is: "
+        f"{words.sequence(losses, best_sequence(losses, switches))}.\n"
+        "The regret against it is larger by what it saves over the best single arm, the same amount for every policy."
+    )
 
 
 _WHICH = """\

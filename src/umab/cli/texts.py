@@ -24,8 +24,11 @@ def as_table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
     return "\n".join(lines)
 
 
-def regrets(run: Run) -> str:
-    """Return the final regrets, as one table for each experiment and setting."""
+def regrets(run: Run, switches: int | None = None) -> str:
+    """Return the final regrets, as one table for each experiment and setting.
+
+    With `switches`, there is also a column for the regret against the best sequence with at most so many switches.
+    """
     from umab.research.report import words
 
     parts = []
@@ -33,10 +36,13 @@ def regrets(run: Run) -> str:
         stand_in = ", stand-in data" if outcome.stand_in else ""
         name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
         title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
-        rows = [(title, "final expected regret", "")]
+        more = {} if switches is None else {f"against {words.switches(switches)}": words.tracking(outcome, switches)}
+        rows = [(title, "final expected regret", *more, "")]
         for name in outcome.by_regret:
             summary = outcome.curves[name].expected
-            rows.append((f"  {name}", words.measured(summary.mean, summary.se), words.standing(outcome, name)))
+            regret = words.measured(summary.mean, summary.se)
+            against = (column[name] for column in more.values())
+            rows.append((f"  {name}", regret, *against, words.standing(outcome, name)))
         parts.append(as_table(rows))
     return "\n\n".join(parts)
 

@@ -60,15 +60,19 @@ class Costs(NamedTuple):
         spent = np.cumsum(self.table[np.arange(len(self.best)), arms], axis=1)
         return self.in_losses(spent - self.best)
 
-    def final_regret(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """Return R_T of every trial, up to rounding, without storing the rounds before it."""
+    def spent(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return what the arms of every trial cost together, up to rounding, in the unit of the costs."""
         spent = np.zeros(len(arms))
         for piece in pieces(len(self.best)):
             table, drawn = self.table[piece], arms[:, piece]
             # Positions in the flat table take half the time of a pair of indices.
             flat = drawn + np.arange(len(table)) * table.shape[1]
             spent += table.ravel().take(flat).sum(axis=1)
-        return self.in_losses(spent - self.best[-1])
+        return spent
+
+    def final_regret(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return R_T of every trial, up to rounding, without storing the rounds before it."""
+        return self.in_losses(self.spent(arms) - self.best[-1])
 
 
 def room_for_differences(losses: Losses) -> int:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from umab._support import checks, display
 from umab._support.extras import extra
 from umab._support.files import write_atomically
+from umab.results import tracking
 from umab.results.among import costs_of
 from umab.results.plotting import Chart, curve, curve_chart
 from umab.tables.losses import Losses
@@ -105,6 +106,34 @@ class Result:
     def sampled_regret(self) -> npt.NDArray[np.float64]:
         """R_t of the arms drawn (n_trials × T), computed on first use."""
         return costs_of(self.losses).regret(self.arms)
+
+    def tracking_regret(self, switches: int) -> npt.NDArray[np.float64]:
+        """Return the regret of every trial against the best sequence of arms that changes at most so many times.
+
+        With 0 switches it is `final_regret`, bit for bit; more switches never make it smaller. Like `final_regret`, it
+        is expected or sampled. Up to rounding, the two differ by the same amount in every trial and for every policy:
+        what the best sequence saves over the best single arm. `umab.best_sequence` returns the sequence.
+
+        It is nan where the expected regret against the best single arm is too far below 0 for a double.
+
+        Losses in which arms are away are refused, and so are results with ``keep="summary"``, which have no losses.
+
+        Parameters
+        ----------
+        switches
+            How many times the sequence may change its arm, a whole number of at least 0.
+
+        Examples
+        --------
+        >>> import numpy as np, umab
+        >>> losses = np.repeat([[0.0, 1.0], [3.0, 0.0]], 100, axis=0)  # the best arm changes once
+        >>> result = umab.simulate("uniform", losses, n_trials=2, expected=True)
+        >>> result.final_regret, result.tracking_regret(switches=1)
+        (array([100., 100.]), array([200., 200.]))
+        """
+        losses = self._kept("the tracking regret", self._losses)
+        arms = None if self.provenance["expected"] else self.arms
+        return tracking.tracking_regret(self.final_regret, losses, switches, arms)
 
     @property
     def arms(self) -> Array:

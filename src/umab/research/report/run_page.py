@@ -16,11 +16,15 @@ from umab.research.report import shell
 from umab.research.report.charts import regret_chart
 from umab.research.report.folder import draw, file_name, replaced, results_json
 from umab.results.result import Result
+from umab.results.tracking import BestSequence, best_sequences
 from umab.theory.bounds import Bound, bound
 from umab.theory.certificates import Certified, as_rows
 
 Certificates = Mapping[str, Sequence[Certified]]
 """The certificates of the paper's statements, by a title that names the experiment, the setting and the policy."""
+
+_SWITCHES = (0, 1, 2, 5, 10)
+"""With how many switches sequences of arms are shown beside the best single arm."""
 
 
 def write(
@@ -75,6 +79,7 @@ def page(run: Run, head: shell.Head, certificates: Certificates | None = None) -
         "stand_ins": _stand_ins(run.outcomes),
         "policies": list(dict.fromkeys(name for outcome in run.outcomes for name in outcome.curves)),
         "promises": _promises,
+        "sequences": _sequences,
         "certificates": {title: as_rows(rows) for title, rows in (certificates or {}).items()},
         "versions": _common(run.outcomes[0])["versions"],
     }
@@ -95,6 +100,20 @@ def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
         return []
     bounds = {name: bound(curve.policy, outcome.losses) for name, curve in outcome.curves.items()}
     return [(name, each) for name, each in bounds.items() if each.rate is not None]
+
+
+def _sequences(outcome: Outcome) -> list[tuple[int, BestSequence]]:
+    """Return the best sequences of arms by the number of switches allowed, as far as more switches save anything.
+
+    There are none if arms are away in some rounds, or if one arm is the best in all of them.
+    """
+    if outcome.losses.n_away:
+        return []
+    shown: list[tuple[int, BestSequence]] = []
+    for allowed, found in zip(_SWITCHES, best_sequences(outcome.losses, _SWITCHES), strict=True):
+        if not shown or len(found.starts) > len(shown[-1][1].starts):
+            shown.append((allowed, found))
+    return shown if len(shown) > 1 else []
 
 
 def _stand_ins(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:

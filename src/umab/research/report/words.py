@@ -10,10 +10,11 @@ import numpy as np
 
 from umab._support.display import counted as counted  # reports look for it here
 from umab.algorithms.names import policy_as_written as policy_of
-from umab.research.experiments.contest import MEAN_WANTED, RECOMMENDED, WORST_WANTED, Standings
+from umab.research.experiments.contest import MEAN_WANTED, WORST_WANTED, Standings
 from umab.research.experiments.runner import Outcome, Summary
 from umab.research.experiments.sweep import Grid
 from umab.results.regret import Costs
+from umab.results.tracking import BestSequence, tracking_regret
 from umab.tables.losses import Losses
 
 _FEW = 10
@@ -24,6 +25,9 @@ _PLAIN = 12
 
 _FAVOURABLE = 4
 """How many tables to leave out to see whether a good mean comes from a few tables."""
+
+_CHANGES = 10
+"""How many changes of a sequence of arms are named."""
 
 _ROUNDING = 1e-12
 """A standard error that is a smaller share of its mean comes from rounding."""
@@ -174,6 +178,26 @@ def answer(outcome: Outcome) -> str:
     return ". ".join(parts) + "."
 
 
+def switches(number: int) -> str:
+    """Return a number of switches: 1 switch, 2 switches."""
+    return f"{number} switch" if number == 1 else f"{number} switches"
+
+
+def tracking(outcome: Outcome, allowed: int) -> dict[str, str]:
+    """Return each policy's expected regret against the best sequence with at most so many switches, with its error."""
+    final = np.stack([curve.result.final_regret for curve in outcome.curves.values()])
+    against = (Summary.of(each) for each in tracking_regret(final, outcome.losses, allowed))
+    return {name: measured(each.mean, each.se) for name, each in zip(outcome.curves, against, strict=True)}
+
+
+def sequence(losses: Losses, found: BestSequence) -> str:
+    """Say which arms a sequence consists of, and in which rounds, counted from 1, it changes."""
+    starts, arms = found.starts.tolist(), [losses.arms[at] for at in found.arms]
+    later = [f"{arm} from round {start + 1}" for start, arm in zip(starts[1:], arms[1:], strict=True)]
+    more = [f"and {counted(len(later) - _CHANGES, 'more change')}"] if len(later) > _CHANGES else []
+    return ", ".join([arms[0], *later[:_CHANGES], *more])
+
+
 def _loss_a_round(losses: Losses, regret: float) -> float:
     """Return the mean loss per round of a policy with this regret."""
     return float((losses.table / losses.n_rounds).sum(axis=0).min()) + regret / losses.n_rounds
@@ -228,11 +252,11 @@ def _of_claim(verdict: str) -> str:
     return "is undecided" if verdict == "undecided" else verdict
 
 
-def contest_verdict(standings: Standings) -> str:
-    """Say whether the recommended policy meets its targets, and how certain that is."""
+def contest_verdict(standings: Standings, name: str) -> str:
+    """Say whether a policy meets the targets for a recommended one, and how certain that is."""
     if standings.best_competitor is None:
         return ""
-    ratio, (worst, table) = standings.ratio(RECOMMENDED), standings.worst(RECOMMENDED)
+    ratio, (worst, table) = standings.ratio(name), standings.worst(name)
     limits = (ratio, MEAN_WANTED), (worst, WORST_WANTED)
     if all(each.value + 2.0 * each.se <= limit for each, limit in limits):
         outcome = "Both targets are met"
@@ -241,13 +265,13 @@ def contest_verdict(standings: Standings) -> str:
     else:
         outcome = f"{counted(standings.n_trials, 'trial')} are too few to tell whether both targets are met"
     said = (
-        f"The mean score of {RECOMMENDED} is {measured(*ratio)} times the mean score of the best single competitor, "
+        f"The mean score of {name} is {measured(*ratio)} times the mean score of the best single competitor, "
         f"{standings.best_competitor} (target: at most {MEAN_WANTED:g}). Its worst table is {table}, where it has "
         f"{measured(*worst)} times the score of the best competitor there (target: at most {WORST_WANTED:g} on every "
         f"table). {outcome}."
     )
     if len(standings.scored) > 2 * _FAVOURABLE:
-        rest = measured(*standings.ratio(RECOMMENDED, without=_FAVOURABLE))
+        rest = measured(*standings.ratio(name, without=_FAVOURABLE))
         said += f" Without the {_FAVOURABLE} tables on which it gains most, its mean is {rest} times the competitor's."
     return said
 
