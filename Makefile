@@ -4,14 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
+.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
 	@echo "make paper          the same, and write docs/paper.md and its figures from it"
 	@echo "make docs           build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
-	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md"
+	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md and docs/suite-changing.md"
+	@echo "make changing       measure how the recommended policy follows changes and write that into docs/changing.md"
 	@echo "make latencies      play policies on latencies with outliers and write docs/latencies.md and the figure of the README"
 	@echo "make examples       measure the demonstrations and write docs/examples"
 	@echo "make test           run the tests"
@@ -63,12 +64,21 @@ theory: $(VENV)/.report
 	$(BIN)/umab certify --search --json src/umab/theory/worst_cases.json
 	$(BIN)/python -m pages.theory docs
 
-# $UMAB_DATA or a network for the public tables; docs/suite.md says so if stand-ins took their place.
+# $UMAB_DATA or a network for the public tables; the pages say so if stand-ins took their place.
 suite: $(VENV)/.reproduce
 	$(BIN)/umab suite
 	sed 's|(figures/|(suite-|' report-suite/page.md > docs/suite.md
 	cp report-suite/figures/development.svg docs/suite-development.svg
 	cp report-suite/figures/validation.svg docs/suite-validation.svg
+	$(BIN)/umab suite --group changing
+	sed 's|(figures/|(suite-|' report-changing/page.md > docs/suite-changing.md
+	cp report-changing/figures/changing-development.svg docs/suite-changing-development.svg
+	cp report-changing/figures/changing-validation.svg docs/suite-changing-validation.svg
+	cp report-changing/results.json docs/suite-changing.json
+
+# Some minutes; the numbers of the suite are those of docs/suite-changing.json.
+changing: $(VENV)/.report
+	$(BIN)/python -m pages.changing docs
 
 # Some minutes, most of them in river's Python.
 latencies: $(VENV)/.reproduce

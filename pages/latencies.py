@@ -82,6 +82,11 @@ STORIES = {
         "As in the first, but halfway through upstream a recovers and b, until then the best, is overloaded.",
         ((0.015, 0.001, 0.001, 0.001), (0.001, 0.015, 0.001, 0.001)),
     ),
+    "outage": Story(
+        "the best one fails",
+        "As in the second, but halfway through upstream a, until then the best, fails: all of its requests stall.",
+        ((0.002, 0.002, 0.002, 0.002), (1.0, 0.002, 0.002, 0.002)),
+    ),
 }
 SHOWN = next(iter(STORIES))
 """The story of the figure."""

@@ -129,6 +129,24 @@ def exp3_p(policy: Any, arms: Sequence[int], table: Array) -> Array:
         return np.array(rows, dtype=float)
 
 
+def exp3_s(policy: Any, arms: Sequence[int], table: Array) -> Array:
+    """Return the distributions after each round, from weights that grow without limit."""
+    with mpmath.workdps(40):
+        n, horizon = table.shape[1], policy.horizon
+        alpha = mpf(1) / horizon
+        hardness = policy.segments * mpmath.log(n * horizon) + mpmath.e
+        gamma = min(mpf(1), mpmath.sqrt(n * hardness / ((mpmath.e - 1) * horizon)))
+        weights, p, rows = [mpf(1)] * n, [mpf(1) / n] * n, []
+        for arm, row in zip(arms, table, strict=True):
+            gain = (policy.high - mpf(row[arm])) / (policy.high - policy.low)
+            estimates = [gain / p[k] if k == arm else mpf(0) for k in range(n)]
+            shared = mpmath.e * alpha / n * sum(weights)
+            weights = [w * mpmath.exp(gamma * x / n) + shared for w, x in zip(weights, estimates, strict=True)]
+            p = mixed(normalised(weights), gamma)
+            rows.append(p)
+        return np.array(rows, dtype=float)
+
+
 def exp3_ix(policy: Any, arms: Sequence[int], table: Array) -> Array:
     """Return the distributions after each round."""
     with mpmath.workdps(40):
@@ -228,28 +246,49 @@ def sf_mab(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) ->
 def umab_s(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Array:
     """Return the distributions of UMAB-S: p', which no arm is below the floor in."""
     with mpmath.workdps(40):
-        sums, paid, c = [mpf(0)] * n, mpf(0), mpf(policy.rate)
-        p = drawn = [mpf(1) / n] * n
+        run = UMABS(n, mpf(policy.rate))
+        drawn = run.p
         rows = [drawn]
-        for t, (arm, loss) in enumerate(zip(arms, losses, strict=True), start=2):
-            estimate = mpf(loss) / drawn[arm]
-            if paid == 0:
-                cost = abs(estimate) * (p[arm] if loss > 0 else 1 - p[arm])
-            else:
-                rate = c * n / paid
-                clipped = max(estimate, -2 / (rate * p[arm]))
-                cost = stability(p, arm, clipped, rate)
-                cost += c * n * (1 - drawn[arm]) * (clipped - estimate) * drawn[arm] / 8
-                estimate = clipped
-            sums[arm] += estimate
-            paid += cost
-            p = log_barrier(sums, c * n / paid) if paid else p
-            floor = 1 / (mpf(n) ** 2 + 2 * mpmath.sqrt((n - 1) * t))
-            lacking = mpmath.fsum(max(0, floor - each) for each in p)
-            above = mpmath.fsum(max(0, each - floor) for each in p)
-            drawn = [floor if each < floor else floor + (each - floor) * (1 - lacking / above) for each in p]
+        for arm, loss in zip(arms, losses, strict=True):
+            run.learn(arm, mpf(loss), drawn[arm])
+            drawn = raised(run.p, [run.floor()] * n)
             rows.append(drawn)
         return np.array(rows, dtype=float)
+
+
+class UMABS:
+    """A run of UMAB-S, without the floor below its probabilities."""
+
+    def __init__(self, n: int, rate: Any) -> None:
+        self.sums, self.paid, self.c, self.t = [mpf(0)] * n, mpf(0), rate, 1
+        self.p = [mpf(1) / n] * n
+
+    def floor(self) -> Any:
+        n = len(self.p)
+        return 1 / (mpf(n) ** 2 + 2 * mpmath.sqrt((n - 1) * self.t))
+
+    def learn(self, arm: int, loss: Any, probability: Any) -> None:
+        n, p, estimate = len(self.p), self.p, loss / probability
+        if self.paid == 0:
+            cost = abs(estimate) * (p[arm] if loss > 0 else 1 - p[arm])
+        else:
+            rate = self.c * n / self.paid
+            clipped = max(estimate, -2 / (rate * p[arm]))
+            cost = stability(p, arm, clipped, rate)
+            cost += self.c * n * (1 - probability) * (clipped - estimate) * probability / 8
+            estimate = clipped
+        self.sums[arm] += estimate
+        self.paid += cost
+        self.p = log_barrier(self.sums, self.c * n / self.paid) if self.paid else p
+        self.t += 1
+
+
+def raised(p: Sequence[Any], floors: Sequence[Any]) -> list[Any]:
+    """Return p with no arm below its floor, at the cost of the others in proportion to what they have above theirs."""
+    lacking = mpmath.fsum(max(0, floor - each) for each, floor in zip(p, floors, strict=True))
+    above = mpmath.fsum(max(0, each - floor) for each, floor in zip(p, floors, strict=True))
+    left = 1 - lacking / above if above else mpf(1)
+    return [floor + max(0, each - floor) * left for each, floor in zip(p, floors, strict=True)]
 
 
 def centred(losses: Sequence[float]) -> list[Any]:

@@ -179,7 +179,7 @@ def with_gaps(rng: np.random.Generator, n_rounds: int) -> Any:
 @pytest.mark.parametrize(
     "delays", [0, 3, np.arange(300) % 11, with_gaps, 400], ids=["none", "3", "varied", "drawn", "400"]
 )
-@pytest.mark.parametrize("name", ["centred(umab-s)", "sf-mab-a", "ahb", "banker-omd"])
+@pytest.mark.parametrize("name", ["umab-w", "centred(umab-s)", "sf-mab-a", "ahb", "banker-omd"])
 def test_late_feedback_goes_to_its_account(name: str, delays: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = BANDITS[name].for_horizon(300)
     result = umab.simulate(policy, LOSSES, eligible=MASK, delays=delays, n_trials=3)

@@ -173,6 +173,27 @@ def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: P
     assert "all negative. The best arm is c" in flipped.stdout
 
 
+def test_compare_against_sequences_of_arms(tmp_path: Path) -> None:
+    turned = lines(tmp_path / "turned.csv", "a,b", *["0.5,1"] * 40, *["4,1.5"] * 20)
+    chosen = ("--policy", "uniform", "--policy", "adahedge", "--trials", "3", "--out", "out")
+    done = run("compare", str(turned), *chosen, "--switches", "1", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("  uniform ")]
+    assert line.split() == ["uniform", "15", "±", "0", "35", "±", "0", "best"]  # a or b would cost 100 or 70, both 50
+    assert "final expected regret  against 1 switch\n" in done.stdout
+    assert "The best sequence of arms with at most 1 switch is: a, b from round 41.\n" in done.stdout
+    plain = run("compare", str(turned), *chosen, cwd=tmp_path)
+    assert plain.returncode == 0 and "switch" not in plain.stdout
+    away = lines(tmp_path / "away.csv", "a,b", "1,2", "3,", "4,6")
+    for table, number, said in (
+        (turned, "-1", "argument --switches: must be a whole number of at least 0, but got '-1'"),
+        (away, "1", "--switches needs the losses of all arms in all rounds, but 1 of 6 cells are away"),
+    ):
+        done = run("compare", str(table), "--missing", "away", "--switches", number, cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr
+    assert "--switches N" in run("compare", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
@@ -242,13 +263,13 @@ def test_certify_prints_and_writes_a_table(table: Path, tmp_path: Path) -> None:
     done = run("certify", str(table), "--trials", "3", "--json", str(tmp_path / "rows.json"))
     assert done.returncode == 0 and done.stderr == ""
     blocks = done.stdout.split("\n\n")
-    names = ["centred(umab-s)", "umab-nn", "umab-g", "umab-g-a"]
-    assert [block.splitlines()[0] for block in blocks[:4]] == names
-    assert "Theorem R" in blocks[0] and "S9, total" in blocks[0] and "Theorem 1" in blocks[1]
-    assert "Lemma 5, clips" in blocks[2] and "by more than 1e-12" in blocks[-1]
+    names = ["umab-w", "centred(umab-s)", "umab-nn", "umab-g", "umab-g-a"]
+    assert [block.splitlines()[0] for block in blocks[:5]] == names
+    assert "Theorem W" in blocks[0] and "Theorem R" in blocks[1] and "S9, total" in blocks[1]
+    assert "Theorem 1" in blocks[2] and "Lemma 5, clips" in blocks[3] and "by more than 1e-12" in blocks[-1]
     rows = json.loads((tmp_path / "rows.json").read_text())["certificates"]
     assert list(rows) == names
-    for name in names[:2]:
+    for name in names[:3]:
         assert all(row["verdict"] in ("holds", "nothing to check") for row in rows[name])
     for arguments, said in (
         (("certify",), ("certify", "loss table", "--search")),

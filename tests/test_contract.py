@@ -148,7 +148,7 @@ def test_the_number_of_experts_compiles_nothing_anew() -> None:
     [
         [umab.UMABG(rate=rate, initial_scale=scale) for rate in (0.25, 4.0) for scale in (0.1, 10.0)],
         [umab.UMABG(rate=100.0), umab.UMABG(rate=100.0, exploration="anytime"), umab.UMABG(exploration="none")],
-        [umab.recommended(), umab.Centred(umab.UMABS(rate=1.0))],
+        [umab.recommended(changing=False), umab.Centred(umab.UMABS(rate=1.0))],
         [Capped(umab.UMABNN(), limit=limit) for limit in (0.5, 1.0, 2.0)],
         [ScaleAtDraw(rate=rate) for rate in (0.1, 1.0, 3.0)],
     ],
@@ -218,7 +218,7 @@ def test_policies_without_tickets_have_no_room_for_them() -> None:
     for name in umab.policies():
         policy = umab.policy(name)
         assert layout_of(policy).ticket is None
-        assert not layout_of(policy).state.sizes
+        assert not layout_of(policy).state.sizes or name == "umab-w"  # which keeps a history of each arm
 
 
 class Part(NamedTuple):
@@ -334,7 +334,7 @@ def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) ->
         saved_as_version_2(deep)
     with pytest.raises(ValueError, match=r"'recommended', .*'recommended'"):
         umab.register("recommended", umab.UMABG(rate=9.0))
-    assert umab.policy("recommended:rate=2") == umab.Centred(umab.UMABS(rate=2.0))
+    assert umab.policy("recommended:changing=False,rate=2") == umab.Centred(umab.UMABS(rate=2.0))
     with pytest.raises(ValueError, match=r"key=value,.*'rate' in 'centred:rate'"):
         umab.policy("centred:rate")
     with pytest.raises(ValueError, match=r"'scb'.*policy=SCBIX"):

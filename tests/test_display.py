@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import umab
 from umab._support import display
+from umab.algorithms.base import Change
 
 
 def parsed(text: str) -> ElementTree.Element:
@@ -101,8 +103,10 @@ class Counter(NamedTuple):
 class Learner:
     """What is needed of a learner."""
 
-    def __init__(self, probabilities: dict[Any, float], n_open: int) -> None:
-        self._probabilities = probabilities
+    def __init__(
+        self, probabilities: dict[Any, float], n_open: int, changes: Sequence[tuple[Any, bool | None]] = ()
+    ) -> None:
+        self._probabilities, self._changes = probabilities, changes
         self.policy = umab.recommended()
         self.arms = tuple(probabilities)
         self.outstanding = (None,) * n_open
@@ -111,13 +115,16 @@ class Learner:
     def probabilities(self) -> npt.NDArray[np.float64]:
         return np.array(list(self._probabilities.values()))
 
+    def changes(self) -> list[Change]:
+        return [Change(round=round, arm=arm, kept=kept) for round, (arm, kept) in enumerate(self._changes, 100)]
+
     def counters(self) -> dict[Any, Counter]:
         return {arm: Counter(7, 6, math.nan, None, p) for arm, p in self._probabilities.items()}
 
 
 def test_a_learner_shows_probabilities_and_counters() -> None:
     root = parsed(display.learner_html(Learner({"<script>": 0.75, 2: 0.25}, n_open=1)))
-    assert words(root).startswith("centred(umab-s)|: 2 arms, 1 open choice; losses, lower is better")
+    assert words(root).startswith("umab-w|: 2 arms, 1 open choice; losses, lower is better")
     gains = umab.Learner("uniform", 2, maximize=True)
     assert "rewards, higher is better" in words(parsed(gains._repr_html_()))
     assert [["".join(cell.itertext()).strip() for cell in row] for row in root.iter("tr")] == [
@@ -132,6 +139,19 @@ def test_of_a_learner_with_many_arms_the_likely_ones_are_shown() -> None:
     root = parsed(display.learner_html(Learner({k: (k + 1) / 5050 for k in range(100)}, n_open=0)))
     assert [next(iter(row)).text for row in root.iter("tr")][1:] == [str(k) for k in range(80, 100)]
     assert "20 of 100 arms with the highest probabilities" in words(root) and "0 open choices" in words(root)
+
+
+def test_a_learner_shows_the_latest_changes_that_it_has_noticed() -> None:
+    assert "noticed" not in words(parsed(display.learner_html(Learner({"a": 1.0}, n_open=0))))
+    some = Learner({"<b>": 0.5, 2: 0.5}, n_open=0, changes=[("<b>", True), (2, False), (None, None)])
+    assert words(parsed(display.learner_html(some))).endswith(
+        "changes noticed: <b> after 100 losses (started afresh); 2 after 101 losses (undone); "
+        "an arm that is gone after 102 losses (on trial)"
+    )
+    many = words(parsed(display.learner_html(Learner({"a": 1.0}, n_open=0, changes=[("a", True)] * 16))))
+    assert "latest 5 changes noticed: a after 111 losses" in many and many.endswith(
+        "a after 115 losses (started afresh)"
+    )
 
 
 @pytest.fixture(scope="module")

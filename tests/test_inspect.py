@@ -95,6 +95,33 @@ def test_json_has_the_same_and_all_arms(tmp_path: Path, capsys: pytest.CaptureFi
     assert found["findings"] == []
 
 
+def test_noticed_changes_are_shown_with_what_came_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = umab.Learner("umab-w", arms=["eu", "two\nlines"], seed=0)
+    for number in range(1200):  # the first change is kept, the second undone, and the third on trial
+        good = 0 if number < 300 else 1
+        choice = learner.select()
+        learner.update(choice, (1.0 if choice.index == good else 5.0) + (number >= 700) + (number >= 1170))
+    (_, first, kept), (_, second, undone), (_, third, on_trial) = changes = learner.changes()
+    assert (first, second, third) == ("eu", "two\nlines", "two\nlines")
+    assert (kept, undone, on_trial) == (True, False, None)
+    learner.save(tmp_path / "learner.json")
+    assert content(tmp_path / "learner.json", capsys=capsys)["changes"] == [each._asdict() for each in changes]
+    part = page(tmp_path / "learner.json", capsys=capsys).split("\n\n")[-2].splitlines()
+    assert part[0] == "Latest changes noticed, oldest first" and len(part) == 1 + len(changes)
+    assert part[1] == f"- eu after {changes[0].round} losses (started afresh)"
+    assert part[2] == f"- 'two\\nlines' after {changes[1].round} losses (undone)"
+    assert part[3] == f"- 'two\\nlines' after {changes[2].round} losses (on trial)"
+    learner.remove_arm("eu")
+    learner.save(tmp_path / "learner.json")
+    assert "\n- an arm that is gone after " in page(tmp_path / "learner.json", capsys=capsys)
+
+
+def test_a_learner_without_changes_shows_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    umab.Learner("centred(umab-s)", arms=2).save(tmp_path / "learner.json")
+    assert "changes noticed" not in page(tmp_path / "learner.json", capsys=capsys)
+    assert content(tmp_path / "learner.json", capsys=capsys)["changes"] == []
+
+
 def test_a_large_learner_has_a_short_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learner = umab.Learner("uniform", arms=1000, seed=0)
     learner.select(100_000)

@@ -535,7 +535,7 @@ def test_rewards_are_losses_with_their_signs_flipped() -> None:
         winning.update(same, reward=value)
     assert state_of(losing) == state_of(winning)
     assert winning.maximize and not losing.maximize
-    assert repr(winning) == "Learner('centred(umab-s)', arms=[0, 1, 2], maximize=True)"
+    assert repr(winning) == "Learner('umab-w', arms=[0, 1, 2], maximize=True)"
     assert umab.Learner.from_json(winning.to_json()).maximize
     assert pickle.loads(pickle.dumps(winning)).maximize
 

@@ -1,4 +1,4 @@
-"""The recommended policy: UMAB-S, Centred, and what is promised of the two together."""
+"""Both recommended policies, and what they are made of: UMAB-S, Centred, and the two together."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from umab.testing import Array, check_policy, forced, forced_interpreted
 
 ARMS = [0, 1, 2, 0, 1, 0, 2]
 LOSSES = [0.5, -1.0, 5.0, -0.25, 2.5, -3.0, 0.75]
+RECOMMENDED = [umab.recommended(), umab.recommended(changing=False)]
 STUDIED = ["learning=squares", "exploration=added", "exploration=none", "clipping=none", "initial_scale=1"]
 
 
@@ -108,6 +109,16 @@ def test_centred_is_the_policy_on_centred_losses(inside: str) -> None:
     )
 
 
+def test_which_policy_is_recommended() -> None:
+    assert RECOMMENDED == [umab.UMABW(), umab.Centred(umab.UMABS())]
+    assert umab.policy("recommended:changing=False") == umab.recommended(changing=False)
+    assert umab.policy("recommended:changing=True") == umab.recommended(changing=True) == umab.recommended()
+    assert umab.policy("recommended:changing=False,rate=2") == umab.Centred(umab.UMABS(rate=2.0))
+    with pytest.raises(TypeError, match="True or False, but got changing='no'"):
+        umab.recommended(changing="no")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", RECOMMENDED, ids=lambda policy: policy.name)
 @given(
     seed=st.integers(0, 2**32 - 1),
     power=st.integers(-300, 300),
@@ -116,26 +127,27 @@ def test_centred_is_the_policy_on_centred_losses(inside: str) -> None:
 )
 @settings(max_examples=50)
 def test_neither_units_nor_an_offset_matter_to_the_recommended_policy(
-    seed: int, power: int, offset: float, factor: float
+    policy: Policy, seed: int, power: int, offset: float, factor: float
 ) -> None:
     """A power of two changes not a bit; any other number, and any offset, only rounding."""
     random = np.random.default_rng(seed)
     arms, losses = random.integers(4, size=80), random.normal(size=80)
-    rows = forced(umab.recommended(), arms, losses, 4)
-    assert same_bits(forced(umab.recommended(), arms, np.ldexp(losses, power), 4), rows)
-    np.testing.assert_allclose(forced(umab.recommended(), arms, factor * losses + offset, 4), rows, atol=1e-7)
+    rows = forced(policy, arms, losses, 4)
+    assert same_bits(forced(policy, arms, np.ldexp(losses, power), 4), rows)
+    np.testing.assert_allclose(forced(policy, arms, factor * losses + offset, 4), rows, atol=1e-7)
 
 
-def test_a_huge_offset_costs_no_digits_that_the_losses_have() -> None:
+@pytest.mark.parametrize("policy", RECOMMENDED, ids=lambda policy: policy.name)
+def test_a_huge_offset_costs_no_digits_that_the_losses_have(policy: Policy) -> None:
     """Whole numbers and a whole offset: every loss is exact, and so is every difference."""
     random = np.random.default_rng(3)
     arms, losses = random.integers(4, size=300), np.floor(random.normal(scale=50.0, size=300))
-    rows = forced(umab.recommended(), arms, losses, 4)
-    assert same_bits(forced(umab.recommended(), arms, losses + 2.0**50, 4), rows)
+    rows = forced(policy, arms, losses, 4)
+    assert same_bits(forced(policy, arms, losses + 2.0**50, 4), rows)
 
 
-def test_it_needs_neither_range_nor_horizon() -> None:
-    policy = umab.recommended()
+@pytest.mark.parametrize("policy", RECOMMENDED, ids=lambda policy: policy.name)
+def test_it_needs_neither_range_nor_horizon(policy: Policy) -> None:
     assert not policy.needs_horizon and not policy.needs_range and not policy.for_study
     assert policy.loss_range == (-LARGEST, LARGEST)
     table = np.random.default_rng(0).normal([0.0, 1.0], size=(200, 2))
@@ -143,8 +155,9 @@ def test_it_needs_neither_range_nor_horizon() -> None:
     assert (long[:, :90] == short).all()  # what comes after makes no difference
 
 
-def test_differences_beyond_the_largest_double_are_survived() -> None:
-    learner = umab.Learner(umab.recommended(), 2, seed=0)
+@pytest.mark.parametrize("policy", RECOMMENDED, ids=lambda policy: policy.name)
+def test_differences_beyond_the_largest_double_are_survived(policy: Policy) -> None:
+    learner = umab.Learner(policy, 2, seed=0)
     for at, loss in enumerate([LARGEST, -LARGEST, LARGEST, -LARGEST, 1.0] * 20):
         learner.update(at % 2, loss)
         assert np.isfinite(learner._core.buffer).all() and (learner.probabilities() > 0.0).all()
@@ -155,7 +168,7 @@ def test_what_cannot_be_centred_is_refused() -> None:
         (umab.UMABNN(), "any size and sign.* got umab-nn"),
         (umab.EXP3(), "any size and sign.* got exp3"),
         (umab.AdaHedge(), "one arm .* got adahedge"),
-        (umab.recommended(), r"centred already.* got centred\(umab-s\)"),
+        (umab.Centred(umab.UMABS()), r"centred already.* got centred\(umab-s\)"),
     ):
         with pytest.raises(ValueError, match=message):
             umab.Centred(policy)
@@ -169,13 +182,13 @@ def test_what_is_centred_can_be_given_by_name() -> None:
     with pytest.raises(ValueError, match="'umab-x'; did you mean"):
         umab.Centred("umab-x")
     with pytest.raises(ValueError, match=r"centred already.* got centred\(umab-s\)"):
-        umab.Centred("recommended")
+        umab.Centred("recommended:changing=False")
 
 
 @pytest.mark.parametrize(
     "policy",
     [
-        umab.recommended(),
+        *RECOMMENDED,
         umab.Centred(umab.UMABG(exploration="fixed", rate=4.0)),
         umab.Centred(umab.AHB()),
         umab.UMABS(rate=0.5, learning="squares", exploration="added", clipping="none", initial_scale=2.0),
@@ -218,7 +231,7 @@ def test_centred_passes_on_what_the_policy_inside_is() -> None:
 
 
 def test_a_state_in_a_state_is_laid_out_and_saved() -> None:
-    policy = umab.recommended()
+    policy = umab.Centred(umab.UMABS())
     layout = layout_of(policy)
     assert layout.distribution == "inner.probabilities" and {"inner.paid", "mean"} <= set(layout.state.scalars)
     assert "inner.rate" in layout.parameters.scalars and "inner.rate" not in layout.state.names
@@ -238,6 +251,7 @@ def relative(policy: Policy | str, losses: Array, n_trials: int = 200) -> tuple[
     return float(mine.mean[-1] / random.mean[-1]), float(mine.se[-1] / random.mean[-1])
 
 
+@pytest.mark.parametrize("policy", RECOMMENDED, ids=lambda policy: policy.name)
 @pytest.mark.parametrize(
     ("losses", "rival"),
     [
@@ -247,8 +261,8 @@ def relative(policy: Policy | str, losses: Array, n_trials: int = 200) -> tuple[
     ],
     ids=["offset", "tiny", "normal"],
 )
-def test_it_does_better_where_others_do_badly(losses: Array, rival: str) -> None:
-    (mine, error), (other, other_error) = relative(umab.recommended(), losses), relative(rival, losses)
+def test_it_does_better_where_others_do_badly(losses: Array, rival: str, policy: Policy) -> None:
+    (mine, error), (other, other_error) = relative(policy, losses), relative(rival, losses)
     assert mine + 4.75 * error < other - 4.75 * other_error
 
 
@@ -262,12 +276,13 @@ def test_clipping_keeps_rare_gains_from_stopping_it() -> None:
     assert mine + 4.75 * error < whole - 4.75 * whole_error
 
 
-def test_late_feedback() -> None:
+@pytest.mark.parametrize("name", [policy.name for policy in RECOMMENDED])
+def test_late_feedback(name: str) -> None:
     """A delay of 20 rounds costs about 20 rounds of learning, and no more than some of them."""
     losses: Any = np.random.default_rng(6).normal(np.linspace(0.0, 1.0, 5), size=(2000, 5))
     now, late, random = (
-        umab.simulate(name, losses, n_trials=100, seed=1, expected=True, delays=delay).mean[-1]
-        for name, delay in (("centred(umab-s)", 0), ("centred(umab-s)", 20), ("uniform", 0))
+        umab.simulate(each, losses, n_trials=100, seed=1, expected=True, delays=delay).mean[-1]
+        for each, delay in ((name, 0), (name, 20), ("uniform", 0))
     )
     assert now < late < now + 3 * 20 * random / 2000
 
@@ -290,7 +305,7 @@ def test_the_learning_rate_by_hand(learning: Any, scale: float, loss: float) -> 
 
 
 def test_the_laws_are_claimed() -> None:
-    assert umab.recommended().scale_free and umab.recommended().shift_free and umab.UMABS().scale_free
+    assert all(policy.scale_free and policy.shift_free for policy in RECOMMENDED) and umab.UMABS().scale_free
 
 
 def test_a_large_first_square_is_kept_when_the_unit_changes() -> None:

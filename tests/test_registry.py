@@ -102,6 +102,9 @@ def test_bad_parameters_are_refused_at_construction(parameters: dict[str, Any], 
         (lambda: umab.EXP3(gamma=0.0), "at most 1, .*gamma=0"),
         (lambda: umab.EXP3P(delta=2.0), "at most 1, .*delta=2"),
         (lambda: umab.EXP3P(horizon=0), "at least 1, .*horizon=0"),
+        (lambda: umab.EXP3S(segments=0), "at least 1, .*segments=0"),
+        (lambda: umab.UMABW(marks=1), "at least 2, .*marks=1"),
+        (lambda: umab.policy("umab-w:restarts=some"), "'tried', 'kept', .*restarts='some'"),
         (lambda: umab.policy("sf-mab:exploration=fixed"), "'adaptive', 'anytime', .*exploration='fixed'"),
         (lambda: umab.policy("banker-omd:skipped=gone"), "'usable', 'lost', .*skipped='gone'"),
         (lambda: umab.Learner("exp3", 2), "exp3 .*horizon="),
@@ -121,6 +124,20 @@ def test_every_registered_name_gives_itself_back() -> None:
     umab.Learner("exp3:gamma=0.1", 2)  # needs no horizon then
 
 
+def test_what_is_recommended_depends_on_whether_losses_may_change() -> None:
+    assert umab.recommended() == umab.recommended(changing=True) == umab.policy("umab-w") == umab.UMABW()
+    assert umab.recommended(changing=False) == umab.policy("centred(umab-s)") == umab.Centred(umab.UMABS())
+    for text, policy in {
+        "recommended": umab.UMABW(),
+        "recommended:changing=True,marks=32": umab.UMABW(marks=32),
+        "recommended:changing=False": umab.Centred(umab.UMABS()),
+        "recommended:changing=False,rate=2": umab.Centred(umab.UMABS(rate=2)),
+    }.items():
+        assert umab.policy(text) == policy
+    with pytest.raises(TypeError, match=r"True or False, .*changing=1"):
+        umab.recommended(changing=1)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -137,6 +154,8 @@ def test_every_registered_name_gives_itself_back() -> None:
         ("umab-g-a:rate=four", "number, .*rate='four'"),
         ("umab-g:horizon=1e3", "whole number, .*horizon='1e3'"),
         ("umab-g-a:rate=-4", "above 0, .*rate=-4"),
+        ("recommended:changing=perhaps", "True or False, .*changing='perhaps'"),
+        ("recommended:rate=2", "umab-w .*attention, restarts, centre, marks, .*'rate'"),
     ],
 )
 def test_bad_names_are_refused(text: str, message: str) -> None:

@@ -190,7 +190,7 @@ def test_expiry_warns_if_feedback_goes_astray() -> None:
     ours.expire(after=0, loss=9.0)  # once
 
 
-@pytest.mark.parametrize("name", ["centred(umab-s)", "umab-g-a:rate=4", "exp3-ix:high=3", "ahb", "sf-mab"])
+@pytest.mark.parametrize("name", ["umab-w", "centred(umab-s)", "umab-g-a:rate=4", "exp3-ix:high=3", "ahb", "sf-mab"])
 def test_the_order_of_changes_does_not_matter(name: str) -> None:
     learner = umab.Learner(name, ["a", "b", "c", "d"], seed=0)
     for _ in range(400):

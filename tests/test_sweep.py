@@ -149,7 +149,7 @@ def test_a_grid_has_a_cell_for_every_combination(folder: Path) -> None:
     # umab-nn does not accept the negative losses of two tables.
     assert set(grid.refused) == {("umab-nn", "stochastic seed=3"), ("umab-nn", "stochastic seed=4")}
     assert len(grid.cells) == (9 + 8 + 8) * 2
-    assert {cell.policy for cell in grid.cells.values()} >= {"centred(umab-s)", "umab-nn", "uniform"}
+    assert {cell.policy for cell in grid.cells.values()} >= {umab.recommended().name, "umab-nn", "uniform"}
 
 
 def test_other_axes() -> None:
@@ -162,7 +162,9 @@ def test_other_axes() -> None:
     ]
     half = Sweep.of("x", content(data={"suite": "development"}))
     assert list(half.data) == list(umab.datasets.suite("development", real=False))
-    inside = Sweep.of("x", content(grid={"recommended": {"rate": [0.5, 2], "clipping": "none"}}))
+    recommended = Sweep.of("x", content(grid={"recommended": {"marks": [32, 128]}}))
+    assert list(recommended.policies[1].points.values()) == ["umab-w:marks=32", "umab-w:marks=128"]
+    inside = Sweep.of("x", content(grid={"centred(umab-s)": {"rate": [0.5, 2], "clipping": "none"}}))
     (entry,) = inside.policies[1:]
     assert entry.name == "centred(umab-s:clipping=none), best of 2"
     assert list(entry.points.values()) == [
@@ -293,8 +295,8 @@ def test_the_backend_and_the_number_of_workers_change_no_byte(folder: Path, caps
     printed = capsys.readouterr()
     assert printed.err == "" and printed.out.count("50 of 50 cells are done") == 3
     assert "Not run on stochastic seed=3 and stochastic seed=4, " in printed.out and ": umab-nn." in printed.out
-    best = umab.simulate("centred(umab-s)", folder / "times.csv", n_trials=40, seed=1, expected=True)
-    rows = polars.read_parquet(folder / "0" / "parts").filter(name="centred(umab-s)", data="times.csv", seed=1)
+    best = umab.simulate("recommended", folder / "times.csv", n_trials=40, seed=1, expected=True)
+    rows = polars.read_parquet(folder / "0" / "parts").filter(name=best.policy, data="times.csv", seed=1)
     assert rows["regret"].to_list() == [best.mean[-1]]
 
 

@@ -23,10 +23,11 @@ from umab.testing import Array
 from umab.theory.bounds import Bound, bound, table1
 from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certifiable, certify, check
 from umab.theory.norms import Sizes
+from umab.theory.path import Trajectory
 from umab.theory.scaling import Point, _exponent, scaling
 from umab.theory.search import Block, exact_regret, search, turns
 from umab.theory.statements import OF_UMAB_S, STATEMENTS, Sides, Statement, Steps
-from umab.theory.trajectory import Trajectory, clipped_at, follow, least_probability, log_barrier
+from umab.theory.trajectory import clipped_at, follow, least_probability, log_barrier
 from umab.theory.worst_cases import SEARCHED, kept
 
 RNG = np.random.default_rng(3)
@@ -165,7 +166,7 @@ def test_the_losses_of_a_centred_trajectory() -> None:
     """Each less the mean of those seen before; the first less itself."""
     losses = 1e9 + SIGNED[:40]
     arms = umab.simulate("centred(umab-s)", losses, n_trials=3).arms
-    path = follow(umab.recommended(), losses, arms)
+    path = follow(umab.recommended(changing=False), losses, arms)
     assert isinstance(path.policy, umab.Centred) and (path.seen[:, 0] == 0).all()
     for run, row in enumerate(arms):
         for t in range(1, 40):
@@ -567,7 +568,7 @@ def test_the_sizes_of_centred_losses_hold_for_all_arms() -> None:
     losses = umab.Losses.of(100.0 + SIGNED[:6, :2])
     sizes = Sizes.centred(losses)
     arms = np.array(list(itertools.product(range(2), repeat=6)))
-    middle = follow(umab.recommended(), losses.table, arms).losses[:, 1:]
+    middle = follow(umab.recommended(changing=False), losses.table, arms).losses[:, 1:]
     assert float(-middle.min()) == pytest.approx(float(sizes.most_negative)) and sizes.most_negative < sizes.largest
     seen = np.abs(middle).max(axis=2)
     assert float(seen.max()) <= float(sizes.largest) * (1 + 1e-15)

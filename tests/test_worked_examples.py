@@ -153,6 +153,8 @@ KNOWN_RANGE = {
     "exp3 with gamma": (umab.EXP3(low=-3, high=5, gamma=0.07), reference.exp3),
     "exp3-ix": (umab.EXP3IX(low=-3, high=5), reference.exp3_ix),
     "exp3-p": (umab.EXP3P(low=-3, high=5, horizon=50, delta=0.05), reference.exp3_p),
+    "exp3-s": (umab.EXP3S(low=-3, high=5, horizon=500), reference.exp3_s),
+    "exp3-s with segments": (umab.EXP3S(low=-3, high=5, horizon=1000, segments=4), reference.exp3_s),
     "tsallis-inf": (umab.TsallisINF(low=-3, high=5), reference.tsallis_inf),
     "ada-hedge": (umab.AdaHedge(), reference.ada_hedge),
     "solo-ftrl": (umab.SOLOFTRL(), reference.solo_ftrl),

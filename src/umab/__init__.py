@@ -16,6 +16,8 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
+from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import policy
 from umab.algorithms.registry import policies, recommended, register
 from umab.algorithms.scb import SCB
@@ -26,6 +28,8 @@ from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
+from umab.algorithms.umab_sh import UMABSh
+from umab.algorithms.umab_w import UMABW
 from umab.algorithms.uniform import Uniform
 from umab.algorithms.wrapper import Wrapper
 from umab.engine.simulate import simulate
@@ -51,6 +55,7 @@ __all__ = [
     "EXP3",
     "EXP3IX",
     "EXP3P",
+    "EXP3S",
     "SCB",
     "SCBIX",
     "SFMAB",
@@ -58,6 +63,7 @@ __all__ = [
     "UMABG",
     "UMABNN",
     "UMABS",
+    "UMABW",
     "AdaHedge",
     "Attempt",
     "BankerOMD",
@@ -69,11 +75,13 @@ __all__ = [
     "FullInformation",
     "Learner",
     "LearnerWarning",
+    "LocallyCentred",
     "Losses",
     "Policy",
     "Result",
     "TableWarning",
     "TsallisINF",
+    "UMABSh",
     "Uniform",
     "Wrapper",
     "__version__",

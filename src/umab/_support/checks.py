@@ -71,3 +71,10 @@ def real(name: str, value: Any) -> float:
         raise ValueError(f"{name} must fit into a float, but got {name}={value!r}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, but got {name}={value!r}") from None
+
+
+def true_or_false(name: str, value: Any) -> bool:
+    """Return `value`, if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, but got {name}={value!r}")
+    return value

@@ -14,6 +14,8 @@ Curve = npt.NDArray[np.float64]
 
 _ACCENT = "#3987cc"  # visible on a white page and on a black one
 _WIDTH, _HEIGHT = 320, 80
+_MOST_CHANGES = 5
+"""The most changes that a learner shows."""
 _MOST_ARMS = 20
 """The most arms that a table shows; two hundred would bury what comes after them."""
 
@@ -29,6 +31,15 @@ class _Policy(Protocol):
     def name(self) -> str: ...
 
 
+class _Change(Protocol):
+    @property
+    def round(self) -> int: ...
+    @property
+    def arm(self) -> Any: ...
+    @property
+    def kept(self) -> bool | None: ...
+
+
 class _Learner(Protocol):
     @property
     def policy(self) -> _Policy: ...
@@ -37,6 +48,7 @@ class _Learner(Protocol):
     @property
     def maximize(self) -> bool: ...
     def counters(self) -> Mapping[Any, _Counter]: ...
+    def changes(self) -> Sequence[_Change]: ...
 
 
 def counted(number: int, thing: str) -> str:
@@ -53,7 +65,8 @@ def learner_html(learner: _Learner) -> str:
     shown = [arms[at] for at in likely]
     better = "rewards, higher is better" if learner.maximize else "losses, lower is better"
     title = f"{counted(len(arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}; {better}"
-    return _box(learner.policy.name, title, _table(rows, shown, "with the highest probabilities"))
+    table = _table(rows, shown, "with the highest probabilities")
+    return _box(learner.policy.name, title, table + _changes(learner.changes()))
 
 
 def losses_html(arms: Sequence[str], table: npt.NDArray[np.float64]) -> str:
@@ -98,6 +111,22 @@ def _table(rows: Mapping[Any, Mapping[str, str]], shown: Sequence[Any], why: str
     )
     more = f"<div>the {len(shown)} of {len(rows)} arms {why}</div>" if len(shown) < len(rows) else ""
     return f"<table style='color:inherit'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _changes(changes: Sequence[_Change]) -> str:
+    """Return the latest changes as a line, oldest first; nothing if there are none."""
+    if not changes:
+        return ""
+    texts = [change_text(each) for each in changes[-_MOST_CHANGES:]]
+    what = "changes noticed" if len(texts) == len(changes) else f"latest {len(texts)} changes noticed"
+    return f"<div style='margin-top:4px'>{what}: {html.escape('; '.join(texts))}</div>"
+
+
+def change_text(change: _Change) -> str:
+    """Return a change in words."""
+    arm = "an arm that is gone" if change.arm is None else str(change.arm)
+    outcome = {True: "started afresh", False: "undone", None: "on trial"}[change.kept]
+    return f"{arm} after {change.round} losses ({outcome})"
 
 
 def _cells(values: Iterable[str], style: str) -> str:

@@ -25,6 +25,11 @@ The rest is optional:
     `ticket` returns a blank ticket; `remember` fills it in when `arm` is drawn, before `selected`, and returns it. The
     ticket comes back with the loss, however late: ``update(parameters, state, arm, loss, probability, ticket)``.
 
+``credited(parameters, state, account, loss, probability, arm)``
+    replaces `update` where `arm` was drawn but the loss goes to the account of another arm, because that one is away
+    (see `umab.maths.eligible`); for a policy that looks at the losses of an arm, besides learning from them. `arm` is
+    −1 if the arm that was drawn is gone. A policy with tickets cannot have it.
+
 ``resized(state, arms)`` and ``resized_ticket(ticket, arms)``
     return the state, or a ticket, for other arms, for example after one was added or removed. They are plain Python.
     The versions in `Policy` are right for distributions and for sums over the rounds.
@@ -71,6 +76,17 @@ from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from umab._support.checks import LARGEST
 from umab.maths.simplex import Rows, Vector, beside_fair_share, shared_out
+
+
+class Change(NamedTuple):
+    """A change of the losses that a policy has noticed, and answered by starting afresh."""
+
+    round: int
+    """How many losses the policy had learned from when it noticed the change, this one included."""
+    arm: Any
+    """The arm whose losses showed it: its index, or its label if a learner says so; None if that arm is gone."""
+    kept: bool | None
+    """Whether the new start was kept; False if it was undone, None while it is on trial."""
 
 
 class NoParameters(NamedTuple):
@@ -138,6 +154,9 @@ class Policy(ABC):
         """Return the state after `arm` was drawn and before its loss is known."""
         return state
 
+    credited: ClassVar[Any] = None
+    """What replaces `update` if a loss goes to the account of another arm than the one drawn; None for `update`."""
+
     def ticket(self, n_arms: int) -> Any:
         """Return a blank ticket, or None if the policy remembers nothing about a draw."""
         return None
@@ -197,6 +216,10 @@ class Policy(ABC):
     def guarantee(self) -> str:
         """The order of the regret bound, in short; empty if none is known."""
         return ""
+
+    def changes(self, state: Any) -> list[Change]:
+        """Return the latest changes of the losses that the policy has noticed; a policy that watches for none, none."""
+        return []
 
     def rates(self, state: Any) -> dict[str, float]:
         """Return the learning and exploration rates in `state`, by name. The laws test that they never grow."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
 from umab.algorithms.wrapper import Wrapper, layers
+from umab.maths.level import within
 from umab.maths.simplex import Vector
 
 
@@ -83,11 +84,8 @@ class Centred(Wrapper):
 
     @property
     def summary(self) -> str:
-        """Say what it is for, and whether it is the recommended policy."""
-        from umab.algorithms.registry import recommended  # the registry imports this module
-
-        chosen = "; the recommended one: nothing to tune" if self == recommended() else ""
-        return f"losses of any size, sign and offset{chosen}"
+        """Say what it is for."""
+        return f"losses of any size, sign and offset; {self.policy.name}, centred"
 
     @property
     def guarantee(self) -> str:
@@ -96,8 +94,8 @@ class Centred(Wrapper):
 
     @property
     def theorem(self) -> str:  # type: ignore[override]
-        """Theorem R, which is proved for centred losses too."""
-        return self.policy.theorem if self.policy.theorem == "Theorem R" else ""
+        """The theorem of the policy inside, if it is proved for centred losses too."""
+        return self.policy.theorem if self.policy.theorem in ("Theorem R", "Theorem Sh") else ""
 
     @property
     def page(self) -> str:  # type: ignore[override]
@@ -129,8 +127,3 @@ class Centred(Wrapper):
             )
 
         return update
-
-
-def within(difference: float) -> float:
-    """Return a difference of two losses as a loss: if it is too large for a double, the largest double."""
-    return max(-LARGEST, min(LARGEST, difference))

@@ -27,7 +27,7 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     ----------
     text
         A registered name; a name and parameters, ``"name:key=value,key=value"``; the name of a wrapper around any of
-        these, ``"centred(name:key=value)"``; or ``"recommended"``.
+        these, ``"centred(name:key=value)"``; or ``"recommended"``, also ``"recommended:changing=False"``.
     allow_import
         Whether `text` may also say where a class is, as ``"package.module:Class"``. That imports the module, which
         runs its code: leave it off for text that somebody else wrote.
@@ -41,7 +41,9 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     if not isinstance(text, str):
         raise TypeError(f"a policy's name must be a string, but got {text!r}")
     if text == "recommended" or text.startswith("recommended:"):
-        return with_texts(recommended(), _texts(text.partition(":")[2] or None, text), text)
+        given = _texts(text.partition(":")[2] or None, text)
+        changing = _read(bool, "changing", given.pop("changing", "True"), text)
+        return with_texts(recommended(changing=changing), given, text)
     name, inner, parameters = _split(text)
     found, given = look_up(name, text, allow_import), _texts(parameters, text)
     if not (isinstance(found, type) and issubclass(found, Wrapper)):

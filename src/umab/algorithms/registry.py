@@ -16,6 +16,7 @@ import warnings
 from importlib import metadata
 from typing import Any
 
+from umab._support import checks
 from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
@@ -24,6 +25,8 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
+from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb import SCB
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
@@ -32,6 +35,8 @@ from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
+from umab.algorithms.umab_sh import UMABSh
+from umab.algorithms.umab_w import UMABW
 from umab.algorithms.uniform import Uniform
 from umab.algorithms.wrapper import Wrapper
 
@@ -42,25 +47,37 @@ DEEPEST = 20
 """How deeply policies may be nested, in a name or a saved file."""
 
 
-def recommended() -> Policy:
+def recommended(*, changing: bool = True) -> Policy:
     """Return the policy to use when nothing is known: it needs no range, no horizon, no sign and no tuning.
 
-    It is `Centred` around `UMABS`. Neither the units of the losses nor a number added to all of them change what it
-    does. docs/recommended.md has its regret bound, with proof, and what it was measured against.
+    It is `UMABW`, which notices when the losses change and starts afresh. Neither the units of the losses nor a number
+    added to all of them change what it does. docs/changing.md has its regret bound, with proof, and what it was
+    measured against.
+
+    Parameters
+    ----------
+    changing
+        Whether the losses may change with time. False returns `Centred` around `UMABS`, which competes with the best
+        single arm of the whole run: a little better if nothing ever changes, and with a better bound (see
+        docs/recommended.md).
 
     Examples
     --------
     >>> import umab
-    >>> umab.recommended().name
-    'centred(umab-s)'
+    >>> umab.recommended().name, umab.recommended(changing=False).name
+    ('umab-w', 'centred(umab-s)')
     """
-    return Centred(UMABS())
+    return UMABW() if checks.true_or_false("changing", changing) else Centred(UMABS())
 
 
-_WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred}
+_WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred, "local": LocallyCentred}
 _POLICIES: dict[str, Policy] = {
-    "centred(umab-s)": recommended(),
+    "umab-w": UMABW(),
+    "centred(umab-s)": Centred(UMABS()),
+    "umab-l": LocallyCentred(UMABS()),
     "umab-s": UMABS(),
+    "centred(umab-sh)": Centred(UMABSh()),
+    "umab-sh": UMABSh(),
     "umab-nn": UMABNN(),
     "umab-g": UMABG(exploration="fixed"),
     "umab-g-a": UMABG(),
@@ -76,6 +93,7 @@ _POLICIES: dict[str, Policy] = {
     "exp3": EXP3(),
     "exp3-ix": EXP3IX(),
     "exp3-p": EXP3P(),
+    "exp3-s": EXP3S(),
     "tsallis-inf": TsallisINF(),
     "adahedge": AdaHedge(),
     "solo-ftrl": SOLOFTRL(),

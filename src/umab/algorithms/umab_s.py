@@ -180,23 +180,18 @@ class UMABS(Policy):
         """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
-        unit, shrink = fit_unit(state.unit, loss)
-        rescale(state.loss_sums, shrink)
-        paid, square_sum = state.paid * shrink, state.square_sum * shrink * shrink
-        scaled = loss * unit
-        estimate = importance_weighted(scaled, probability)
-        inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
-        if parameters.clipping == 1.0 and inverse > 0.0 and estimate * state.iterate[arm] < -LIMIT * inverse:
-            clipped = -LIMIT * inverse / state.iterate[arm]
-            paid += parameters.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
-            estimate = clipped
-        paid += stability(state.iterate, arm, estimate, rate_of(inverse), state.scratch)
-        square_sum += scaled * scaled
-        state.loss_sums[arm] += estimate
-
-        inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
-        if inverse > 0.0:
-            log_barrier(state.loss_sums, rate_of(inverse), state.iterate)
+        paid, square_sum, unit = learned(
+            parameters,
+            state.iterate,
+            state.loss_sums,
+            state.scratch,
+            state.paid,
+            state.square_sum,
+            state.unit,
+            arm,
+            loss,
+            probability,
+        )
         for k in range(n_arms):
             state.probabilities[k] = state.iterate[k]
         t = state.round + 1.0
@@ -216,6 +211,40 @@ class UMABS(Policy):
             exploration_rate=floor,
             round=t,
         )
+
+
+def learned(
+    parameters: Parameters,
+    iterate: Vector,
+    loss_sums: Vector,
+    scratch: Vector,
+    paid: float,
+    square_sum: float,
+    unit: float,
+    arm: int,
+    loss: float,
+    probability: float,
+) -> tuple[float, float, float]:
+    """Learn from one loss: add its estimate to the sums and solve for p; return A, Σ ℓ² and the unit of the sums."""
+    n_arms = len(iterate)
+    n = float(n_arms)
+    unit, shrink = fit_unit(unit, loss)
+    rescale(loss_sums, shrink)
+    paid, square_sum = paid * shrink, square_sum * shrink * shrink
+    scaled = loss * unit
+    estimate = importance_weighted(scaled, probability)
+    inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
+    if parameters.clipping == 1.0 and inverse > 0.0 and estimate * iterate[arm] < -LIMIT * inverse:
+        clipped = -LIMIT * inverse / iterate[arm]
+        paid += parameters.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
+        estimate = clipped
+    paid += stability(iterate, arm, estimate, rate_of(inverse), scratch)
+    square_sum += scaled * scaled
+    loss_sums[arm] += estimate
+    inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
+    if inverse > 0.0:
+        log_barrier(loss_sums, rate_of(inverse), iterate)
+    return paid, square_sum, unit
 
 
 def inverse_rate(parameters: Parameters, n_arms: int, unit: float, paid: float, square_sum: float) -> float:

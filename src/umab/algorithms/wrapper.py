@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NamedTuple, Self, get_type_hints
 
-from umab.algorithms.base import Policy, moved
+from umab.algorithms.base import Change, Policy, moved
 
 
 class Inside(NamedTuple):
@@ -77,6 +77,16 @@ class Wrapper(Policy):
     def update(self) -> Any:
         """The wrapper's update, around the update of the policy inside."""
         return _around(type(self).around, self.policy.update)
+
+    @property
+    def credited(self) -> Any:
+        """The same around `credited` of the policy inside, if that has it; `arm` takes the place of a ticket."""
+        inner = self.policy.credited
+        return None if inner is None else _around(type(self).around, inner)
+
+    def changes(self, state: Any) -> list[Change]:
+        """Return the changes that the policy inside has noticed."""
+        return self.policy.changes(state.inner)
 
     @property
     def selected(self) -> Any:

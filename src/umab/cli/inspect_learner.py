@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from umab._support.display import counted
+from umab._support.display import change_text, counted
+from umab.algorithms.base import Change
 from umab.algorithms.names import policy_as_written
 from umab.cli.learner_findings import Contents, Finding, OpenChoice, age_in_words, findings, label_text
 from umab.cli.options import Commands, command
@@ -35,7 +36,7 @@ def add(commands: Commands) -> None:
         commands,
         "inspect",
         inspect,
-        "show a saved learner: its arms, probabilities, counters and open choices, and what looks wrong",
+        "show a saved learner: arms, probabilities, counters, open choices, noticed changes, and what looks wrong",
         "umab inspect learner.json --all",
     )
     inspecting.add_argument("learner", help="a file that Learner.save has written; it is not changed")
@@ -59,6 +60,8 @@ class Inspected(NamedTuple):
     contents: Contents
     ageless: str
     """Why the ages of open choices are not known; nothing if they are."""
+    changes: list[Change]
+    """The latest changes that the policy has noticed, oldest first."""
     findings: list[Finding]
 
     @property
@@ -102,7 +105,7 @@ def inspected(path: str, policy: str | None) -> Inspected:
     version = read_text(text)["version"]
     open_choices, ageless = _open(learner, version)
     contents = Contents(learner.maximize, learner.counters(), open_choices)
-    return Inspected(path, version, learner.policy.name, contents, ageless, findings(contents))
+    return Inspected(path, version, learner.policy.name, contents, ageless, learner.changes(), findings(contents))
 
 
 def _open(learner: Learner, version: int) -> tuple[list[OpenChoice], str]:
@@ -135,6 +138,7 @@ def _as_page(seen: Inspected, most_arms: int) -> str:
         as_table(head),
         _arms_table(seen, most_arms),
         _open_table(seen),
+        *_changes(seen),
         "\n".join(["What looks wrong", *wrong]) if wrong else "Nothing looks wrong.",
     ]
     return "\n\n".join(parts)
@@ -171,6 +175,13 @@ def _open_table(seen: Inspected) -> str:
     return f"{title}\n\n" + as_table([("id", "arm", "age"), *rows], line=True)
 
 
+def _changes(seen: Inspected) -> list[str]:
+    """Return one line for each change, below a title; no part of the page if there are none."""
+    named = [each if each.arm is None else each._replace(arm=label_text(each.arm)) for each in seen.changes]
+    lines = [f"- {change_text(each)}" for each in named]
+    return ["\n".join(["Latest changes noticed, oldest first", *lines])] if lines else []
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else str(value) if isinstance(value, int) else f"{value:.6g}"
 
@@ -193,6 +204,7 @@ def _as_json(seen: Inspected) -> str:
             "median_age": statistics.median(ages) if ages else None,
             "oldest": [each._asdict() for each in seen.oldest_first[:_OLDEST]],
         },
+        "changes": [each._asdict() for each in seen.changes],
         "findings": [each._asdict() for each in seen.findings],
     }
     return json.dumps(content, indent=2, allow_nan=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from umab.cli.options import REAL, Commands, add_data_option, command, whole_from
 from umab.cli.reports import report_folder
@@ -15,11 +17,18 @@ def add(commands: Commands) -> None:
         commands,
         "suite",
         run_suite,
-        "run the recommended policy, its competitors and your policies on the suite of loss tables, and write a report",
+        "run the recommended policies, their competitors and yours on the suite of loss tables, and write a report",
         "umab suite --half development --trials 10 --policy 'centred(sf-mab-a)'",
     )
     suiting.add_argument(
         "--half", choices=("development", "validation"), action="append", help="run only this half (default: both)"
+    )
+    suiting.add_argument(
+        "--group",
+        choices=("general", "changing"),
+        default="general",
+        help="the tables: general, for losses of many kinds; or changing, where the best arm changes, with the price "
+        "on the stationary tables of the general group (default: general)",
     )
     suiting.add_argument(
         "--policy",
@@ -44,30 +53,61 @@ def add(commands: Commands) -> None:
         help="draw the random tables with this seed (default: 0, the suite itself)",
     )
     suiting.add_argument("--threads", type=whole_from(1), metavar="N", help="number of threads (default: one per core)")
-    suiting.add_argument("--out", metavar="FOLDER", help="where to write the report (default: report-suite)")
+    suiting.add_argument(
+        "--out", metavar="FOLDER", help="where to write the report (default: report-suite, or report-changing)"
+    )
 
 
 def run_suite(options: argparse.Namespace) -> None:
     """Run policies on the suite and print their scores."""
-    with report_folder(options, "report-suite") as place:
-        from umab.research.experiments.contest import contest
-        from umab.research.report import suite_page, words
-
-        found = contest(
-            options.half or ("development", "validation"),
-            options.policy,
-            n_trials=options.trials,
-            seed=options.seed,
-            data_seed=options.data_seed,
-            real=REAL[options.data],
-            n_threads=options.threads,
-        )
-        page = suite_page.write(found, place, options.command) if place else None
-    for standings in found:
-        head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
-        print(as_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
-        print(f"\n{words.contest_verdict(standings)}\n")
-    if missing := suite_page.stand_ins(found):
+    run = _run_changing if options.group == "changing" else _run_general
+    with report_folder(options, "report-suite" if options.group == "general" else "report-changing") as place:
+        page, missing = run(options, place)
+    if missing:
         print(f"Not all data are real. Stand-ins were used for: {', '.join(missing)}.\n")
     if page:
         print(page)
+
+
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options ask of either group."""
+    return {
+        "halves": options.half or ("development", "validation"),
+        "policies": options.policy,
+        "n_trials": options.trials,
+        "seed": options.seed,
+        "data_seed": options.data_seed,
+        "real": REAL[options.data],
+        "n_threads": options.threads,
+    }
+
+
+def _run_general(options: argparse.Namespace, place: Path | None) -> tuple[Path | None, list[str]]:
+    """Run the general group; return the path of the page, and the tables that were replaced by a stand-in."""
+    from umab.research.experiments.contest import contest
+    from umab.research.report import suite_page
+
+    found = contest(**_asked(options))
+    page = suite_page.write(found, place, options.command) if place else None
+    for standings in found:
+        head = (f"{standings.half} half", "mean score", "÷ best mean", "worst multiple", "on table")
+        print(as_table([head, *(line[:5] for line in suite_page.lines(standings))], line=True))
+        print(*("", *suite_page.verdicts(standings), ""), sep="\n")
+    return page, suite_page.stand_ins(found)
+
+
+def _run_changing(options: argparse.Namespace, place: Path | None) -> tuple[Path | None, list[str]]:
+    """Do the same with the changing group."""
+    from umab.research.experiments.tracking import track
+    from umab.research.report import changing_page, suite_page
+
+    found = track(**_asked(options))
+    page = changing_page.write(found, place, options.command) if place else None
+    for shares in found:
+        head = (f"{shares.half} half", *changing_page.HEAD)
+        print(as_table([head, *changing_page.lines(shares)], line=True))
+        off = [(what, *line[1:]) for what, line in changing_page.ablation_lines(shares)]
+        print(f"\n{as_table([('off', *changing_page.HEAD), *off], line=True)}")
+        print(f"\n{changing_page.verdict(shares)}\n")
+    print(f"{changing_page.rule(found)}\n")
+    return page, suite_page.stand_ins([shares.stationary for shares in found])

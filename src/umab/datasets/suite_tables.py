@@ -4,32 +4,42 @@ It has two halves. The development half is for making and tuning policies; claim
 the validation half. Both have the same kinds of losses, in tables that differ in everything else: arms, rounds, scale,
 seed, and what exactly happens. Every table is seeded, and names, order and contents are fixed: with a changed table it
 would be another suite.
+
+This is the general group; changing_tables.py has a second one, of tables in which the law of the losses changes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
 from umab._support import checks
 from umab.algorithms.exp3 import EXP3
+from umab.datasets.changing_tables import CHANGING, ChangingEntry
 from umab.datasets.sales import other_stores, sales
 from umab.datasets.selection import selection
 from umab.datasets.stocks import other_stocks, stocks
+from umab.datasets.suite_parts import Entry, Half, Rng, World, by_turns, drawn_losses, normal, stream, walks, waves
 from umab.datasets.synthetic import bad_losses, stochastic
 from umab.maths.simplex import draw, likeliest
 from umab.tables.losses import Losses, Table
 
-Half: TypeAlias = Literal["development", "validation"]
-Rng: TypeAlias = np.random.Generator
+__all__ = ["Entry", "Group", "Half", "entries", "suite"]
+
+Group: TypeAlias = Literal["general", "changing"]
 
 
 def suite(
-    half: Half | None = None, *, names: Iterable[str] | None = None, seed: int = 0, real: bool | None = None
+    half: Half | None = None,
+    *,
+    group: Group = "general",
+    names: Iterable[str] | None = None,
+    seed: int = 0,
+    real: bool | None = None,
 ) -> dict[str, Losses]:
     """Return the loss tables of the suite by name, from one half or from both.
 
@@ -37,6 +47,9 @@ def suite(
     ----------
     half
         ``"development"``, ``"validation"``, or None for both.
+    group
+        ``"general"`` for losses of many kinds; ``"changing"`` for tables in which the best arm or the level of all
+        arms changes, in many ways.
     names
         The tables to make, by default all. What the others need may be missing.
     seed
@@ -51,7 +64,7 @@ def suite(
     >>> umab.datasets.suite(names=["outliers"])["outliers"]
     Losses of 3000 rounds, 6 arms, from -267.26 to 248.44
     """
-    known = {entry.name: entry for entry in entries(half)}
+    known = {entry.name: entry for entry in entries(half, group=group)}
     wanted = list(known if names is None else names)
     for name in wanted:
         checks.one_of("a name", name, tuple(known))
@@ -59,41 +72,36 @@ def suite(
     return {name: known[name].losses(real, seed) for name in wanted}
 
 
-class Entry(NamedTuple):
-    """A table of the suite before it is made."""
-
-    name: str
-    half: Half
-    about: str
-    """What happens in it, in a few words."""
-    losses: Callable[[bool | None, int], Losses]
-    """The table, for the `real` and the `seed` of `suite`."""
+@overload
+def entries(half: Half | None = None, group: Literal["general"] = "general") -> list[Entry]: ...
 
 
-def entries(half: Half | None = None) -> list[Entry]:
-    """Return the entries of the suite, without making the tables."""
+@overload
+def entries(half: Half | None = None, *, group: Literal["changing"]) -> list[ChangingEntry]: ...
+
+
+@overload
+def entries(half: Half | None = None, *, group: Group) -> Sequence[Entry]: ...
+
+
+def entries(half: Half | None = None, group: Group = "general") -> Sequence[Entry]:
+    """Return the entries of a group of the suite, without making the tables."""
     if half is not None:
-        checks.one_of("half", half, ("development", "validation"))
-    return [entry for entry in _ENTRIES if half in (None, entry.half)]
+        checks.one_of("half", half, get_args(Half))
+    checks.one_of("group", group, get_args(Group))
+    return [entry for entry in (CHANGING if group == "changing" else _GENERAL) if half in (None, entry.half)]
 
 
-def _drawn(name: str, half: Half, about: str, make: Callable[[Rng], Table]) -> Entry:
+def _drawn(name: str, half: Half, about: str, make: Callable[[Rng], Table], world: World = "stationary") -> Entry:
     """Return an entry whose table is drawn, from a stream of its own."""
 
     def losses(real: bool | None, seed: int) -> Losses:
-        stream = np.random.SeedSequence([2026, *name.encode()], spawn_key=(seed,) if seed else ())
-        table = make(np.random.default_rng(stream))
-        return Losses.of(
-            table,
-            arms=[f"arm {k + 1}" for k in range(table.shape[1])],
-            source=f"{about}; {name} of the suite",
-            provenance={"dataset": "suite", "stand_in": False, "parameters": {"name": name, "seed": seed}},
-        )
+        return drawn_losses(name, about, make(stream(name, seed)), seed)
 
-    return Entry(name, half, about, losses)
+    return Entry(name, half, about, losses, world)
 
 
-def _run_times(name: str, half: Half, about: str, file: str) -> Entry:
+def _run_times(name: str, half: Half, about: str, file: str, world: World = "stationary") -> Entry:
     """Return an entry whose table was measured once and comes with this package."""
 
     def losses(real: bool | None, seed: int) -> Losses:
@@ -107,35 +115,15 @@ def _run_times(name: str, half: Half, about: str, file: str) -> Entry:
             provenance={"dataset": "suite", "stand_in": False, "parameters": {"name": name}, "measured": measured},
         )
 
-    return Entry(name, half, about, losses)
+    return Entry(name, half, about, losses, world)
 
 
 # Building blocks.
 
 
-def _normal(rng: Rng, n_rounds: int, means: list[float] | Table, sd: float = 1.0) -> Table:
-    centre = np.asarray(means, dtype=np.float64)
-    return centre + sd * rng.standard_normal((n_rounds, centre.shape[-1]))
-
-
 def _line(n_arms: int, gap: float) -> Table:
     """Return means that grow from 0 to `gap`."""
     return np.linspace(0.0, gap, n_arms)
-
-
-def _by_turns(n_rounds: int, starts: list[int], means: list[list[float]]) -> Table:
-    """Return the means of each round, which are given for each turn."""
-    return np.array(means)[np.searchsorted(starts, np.arange(n_rounds), side="right") - 1]
-
-
-def _walks(rng: Rng, n_rounds: int, n_arms: int, step: float) -> Table:
-    return np.cumsum(step * rng.standard_normal((n_rounds, n_arms)), axis=0)
-
-
-def _waves(n_rounds: int, n_arms: int, n_periods: float) -> Table:
-    phase = np.arange(n_arms) / n_arms
-    table: Table = np.sin(2.0 * np.pi * (n_periods * np.arange(n_rounds)[:, None] / n_rounds - phase))
-    return table
 
 
 def _against_exp3(rng: Rng, n_rounds: int, n_arms: int, low: float, high: float) -> Table:
@@ -153,9 +141,9 @@ def _against_exp3(rng: Rng, n_rounds: int, n_arms: int, low: float, high: float)
 _DEV: Half = "development"
 _VAL: Half = "validation"
 
-_ENTRIES: list[Entry] = [
+_GENERAL: list[Entry] = [
     # The paper's.
-    Entry("stocks", _DEV, "ten stocks, the paper's", lambda real, seed: stocks(real=real)),
+    Entry("stocks", _DEV, "ten stocks, the paper's", lambda real, seed: stocks(real=real), "changing"),
     Entry(
         "sales", _VAL, "departments of ten stores, the paper's", lambda real, seed: sales(seed=3 + 10 * seed, real=real)
     ),
@@ -164,24 +152,28 @@ _ENTRIES: list[Entry] = [
         _DEV,
         "departments of ten stores, one after the other",
         lambda real, seed: sales("figure", real=real),
+        "changing",
     ),
     Entry(
         "selection",
         _DEV,
         "ten learning rates on one stream, the paper's",
         lambda real, seed: selection(seed=3 + 10 * seed),
+        "changing",
     ),
     Entry(
         "selection-passes",
         _VAL,
         "ten learning rates by passes, some diverge",
         lambda real, seed: selection("figure", seed=4 + 10 * seed),
+        "changing",
     ),
     Entry(
         "bad-losses",
         _DEV,
         "the arm that looks worse becomes the better one, the paper's",
         lambda real, seed: bad_losses(),
+        "changing",
     ),
     Entry(
         "stochastic",
@@ -196,8 +188,20 @@ _ENTRIES: list[Entry] = [
         lambda real, seed: stochastic("figure", seed=5 + 10 * seed),
     ),
     # Other stocks and stores.
-    Entry("other-stocks", _DEV, "10 other stocks", lambda real, seed: other_stocks(10, seed=1 + 10 * seed, real=real)),
-    Entry("many-stocks", _VAL, "40 other stocks", lambda real, seed: other_stocks(40, seed=2 + 10 * seed, real=real)),
+    Entry(
+        "other-stocks",
+        _DEV,
+        "10 other stocks",
+        lambda real, seed: other_stocks(10, seed=1 + 10 * seed, real=real),
+        "changing",
+    ),
+    Entry(
+        "many-stocks",
+        _VAL,
+        "40 other stocks",
+        lambda real, seed: other_stocks(40, seed=2 + 10 * seed, real=real),
+        "changing",
+    ),
     Entry(
         "other-stores",
         _DEV,
@@ -212,18 +216,18 @@ _ENTRIES: list[Entry] = [
     ),
     # Run times.
     _run_times("colouring", _DEV, "run times of six searches for a colouring", "colouring.csv"),
-    _run_times("sorting", _VAL, "run times of six sorting programs, the input changes", "sorting.csv"),
+    _run_times("sorting", _VAL, "run times of six sorting programs, the input changes", "sorting.csv", "changing"),
     # Stochastic.
-    _drawn("normal", _DEV, "normal, 10 arms", lambda rng: _normal(rng, 2000, _line(10, 1.0))),
+    _drawn("normal", _DEV, "normal, 10 arms", lambda rng: normal(rng, 2000, _line(10, 1.0))),
     _drawn("coins", _VAL, "0 or 1, 5 arms", lambda rng: (rng.random((3000, 5)) < 0.4 + _line(5, 0.3)).astype(float)),
-    _drawn("long", _DEV, "normal, 5 arms, many rounds", lambda rng: _normal(rng, 20000, _line(5, 0.5))),
+    _drawn("long", _DEV, "normal, 5 arms, many rounds", lambda rng: normal(rng, 20000, _line(5, 0.5))),
     _drawn(
         "long-coins",
         _VAL,
         "0 or 1, 8 arms, many rounds",
         lambda rng: (rng.random((20000, 8)) < 0.1 + _line(8, 0.2)).astype(float),
     ),
-    _drawn("short", _DEV, "normal, 4 arms, 100 rounds", lambda rng: _normal(rng, 100, _line(4, 3.0))),
+    _drawn("short", _DEV, "normal, 4 arms, 100 rounds", lambda rng: normal(rng, 100, _line(4, 3.0))),
     _drawn(
         "short-waits",
         _VAL,
@@ -231,12 +235,12 @@ _ENTRIES: list[Entry] = [
         lambda rng: rng.exponential(1.0 + _line(5, 4.0), (150, 5)),
     ),
     # Few arms, many arms.
-    _drawn("two-close", _DEV, "normal, two arms that are close", lambda rng: _normal(rng, 5000, [0.0, 0.2])),
+    _drawn("two-close", _DEV, "normal, two arms that are close", lambda rng: normal(rng, 5000, [0.0, 0.2])),
     _drawn(
         "two-gains", _VAL, "two arms with gains, uniform", lambda rng: -rng.random((4000, 2)) * np.array([1.0, 0.8])
     ),
     _drawn(
-        "two-hundred", _DEV, "normal, 200 arms", lambda rng: _normal(rng, 5000, rng.permutation(_line(200, 2.0)), 0.5)
+        "two-hundred", _DEV, "normal, 200 arms", lambda rng: normal(rng, 5000, rng.permutation(_line(200, 2.0)), 0.5)
     ),
     _drawn(
         "one-in-two-hundred",
@@ -261,7 +265,7 @@ _ENTRIES: list[Entry] = [
         "outliers",
         _DEV,
         "normal, one loss in 500 is 100 times as large",
-        lambda rng: _normal(rng, 3000, _line(6, 1.5)) * np.where(rng.random((3000, 6)) < 0.002, 100.0, 1.0),
+        lambda rng: normal(rng, 3000, _line(6, 1.5)) * np.where(rng.random((3000, 6)) < 0.002, 100.0, 1.0),
     ),
     _drawn(
         "spikes",
@@ -276,30 +280,34 @@ _ENTRIES: list[Entry] = [
         "switch",
         _DEV,
         "normal, the best of 5 arms changes three times",
-        lambda rng: _normal(
+        lambda rng: normal(
             rng,
             3000,
-            _by_turns(3000, [0, 700, 1400, 2400], [[0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [0, 1, 1, 1, 1], [1, 0, 1, 1, 1]]),
+            by_turns(3000, [0, 700, 1400, 2400], [[0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [0, 1, 1, 1, 1], [1, 0, 1, 1, 1]]),
             0.5,
         ),
+        "changing",
     ),
     _drawn(
         "late-turn",
         _VAL,
         "normal, one arm becomes far better at 40% of the rounds",
-        lambda rng: _normal(rng, 2500, _by_turns(2500, [0, 1000], [[0.5, 0, 0.5, 0.5], [-1.0, 0, 0.5, 0.5]]), 0.5),
+        lambda rng: normal(rng, 2500, by_turns(2500, [0, 1000], [[0.5, 0, 0.5, 0.5], [-1.0, 0, 0.5, 0.5]]), 0.5),
+        "changing",
     ),
     _drawn(
         "walks",
         _DEV,
         "means walk at random, 6 arms",
-        lambda rng: _walks(rng, 4000, 6, 0.05) + _normal(rng, 4000, [0.0] * 6),
+        lambda rng: walks(rng, 4000, 6, 0.05) + normal(rng, 4000, [0.0] * 6),
+        "changing",
     ),
     _drawn(
         "waves",
         _VAL,
         "means go up and down, 4 arms",
-        lambda rng: _normal(rng, 4000, _waves(4000, 4, 2.5) + _line(4, 0.6), 0.5),
+        lambda rng: normal(rng, 4000, waves(4000, 4, 2.5) + _line(4, 0.6), 0.5),
+        "changing",
     ),
     # Sparse losses.
     _drawn(
@@ -315,17 +323,17 @@ _ENTRIES: list[Entry] = [
         lambda rng: np.where(rng.random((5000, 10)) < 0.06 - _line(10, 0.05), -rng.exponential(2.0, (5000, 10)), 0.0),
     ),
     # Arms that are equal.
-    _drawn("equal", _DEV, "all arms cost the same", lambda rng: np.repeat(_normal(rng, 1000, [0.0]), 5, axis=1)),
-    _drawn("alike", _VAL, "normal, all arms alike", lambda rng: _normal(rng, 2000, [0.0] * 8)),
+    _drawn("equal", _DEV, "all arms cost the same", lambda rng: np.repeat(normal(rng, 1000, [0.0]), 5, axis=1)),
+    _drawn("alike", _VAL, "normal, all arms alike", lambda rng: normal(rng, 2000, [0.0] * 8)),
     # Offset and scale.
-    _drawn("offset", _DEV, "normal, a million is added", lambda rng: 1e6 + _normal(rng, 2000, _line(5, 1.0))),
+    _drawn("offset", _DEV, "normal, a million is added", lambda rng: 1e6 + normal(rng, 2000, _line(5, 1.0))),
     _drawn(
         "deep-offset",
         _VAL,
         "costs, 1e9 is taken away",
         lambda rng: -1e9 + rng.gamma(2.0, 10.0 + _line(8, 10.0), (2500, 8)),
     ),
-    _drawn("tiny", _DEV, "normal, of the size of 1e-6", lambda rng: 1e-6 * _normal(rng, 2000, _line(5, 1.0))),
+    _drawn("tiny", _DEV, "normal, of the size of 1e-6", lambda rng: 1e-6 * normal(rng, 2000, _line(5, 1.0))),
     _drawn(
         "tinier",
         _VAL,
@@ -336,15 +344,15 @@ _ENTRIES: list[Entry] = [
         "growing",
         _DEV,
         "normal, the scale grows a thousandfold",
-        lambda rng: _normal(rng, 2500, _line(5, 1.0)) * np.geomspace(1.0, 1000.0, 2500)[:, None],
+        lambda rng: normal(rng, 2500, _line(5, 1.0)) * np.geomspace(1.0, 1000.0, 2500)[:, None],
     ),
     _drawn(
         "jump",
         _VAL,
         "normal, the scale and the offset jump twice",
         lambda rng: (
-            _normal(rng, 3000, _line(6, 1.5)) * _by_turns(3000, [0, 1000, 2000], [[1.0], [30.0], [0.5]])
-            + _by_turns(3000, [0, 1000, 2000], [[0.0], [-50.0], [10.0]])
+            normal(rng, 3000, _line(6, 1.5)) * by_turns(3000, [0, 1000, 2000], [[1.0], [30.0], [0.5]])
+            + by_turns(3000, [0, 1000, 2000], [[0.0], [-50.0], [10.0]])
         ),
     ),
     # Adversarial.
@@ -353,25 +361,29 @@ _ENTRIES: list[Entry] = [
         _DEV,
         "made against a run of EXP3, 10 arms, 0 or 1",
         lambda rng: _against_exp3(rng, 3000, 10, 0.0, 1.0),
+        "changing",
     ),
     _drawn(
         "against-exp3-gains",
         _VAL,
         "made against a run of EXP3, 4 arms, -1 or 1, one arm is a little better",
         lambda rng: _against_exp3(rng, 3000, 4, -1.0, 1.0) - np.array([0.3, 0.0, 0.0, 0.0]),
+        "changing",
     ),
     _drawn(
         "lure",
         _DEV,
         "3 arms, one lures for a third of the rounds",
-        lambda rng: _normal(rng, 2400, _by_turns(2400, [0, 800], [[0.5, 0.0, 0.6], [0.0, 1.0, 0.6]]), 0.1),
+        lambda rng: normal(rng, 2400, by_turns(2400, [0, 800], [[0.5, 0.0, 0.6], [0.0, 1.0, 0.6]]), 0.1),
+        "changing",
     ),
     _drawn(
         "lure-down",
         _VAL,
         "5 arms, one lures and then costs most",
-        lambda rng: _normal(
-            rng, 2000, _by_turns(2000, [0, 600], [[0.2, 0.0, 0.4, 0.6, 0.8], [0.2, 20.0, 0.4, 0.6, 0.8]]), 0.2
+        lambda rng: normal(
+            rng, 2000, by_turns(2000, [0, 600], [[0.2, 0.0, 0.4, 0.6, 0.8], [0.2, 20.0, 0.4, 0.6, 0.8]]), 0.2
         ),
+        "changing",
     ),
 ]

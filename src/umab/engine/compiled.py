@@ -129,6 +129,17 @@ def online_kernels(policy: Policy) -> OnlineKernels:
     )
 
 
+def crediting_kernel(policy: Policy) -> Callable[..., None]:
+    """Return the compiled function for a loss that goes to the account of another arm, for a policy with `credited`.
+
+    Its arguments are those of `kernels.take_in_apart`.
+    """
+    import numba.types as nb
+
+    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
+    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole), policy)
+
+
 def compiler_version() -> str:
     """Return the version of Numba."""
     import numba

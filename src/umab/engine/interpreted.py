@@ -69,11 +69,13 @@ def play(
             arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
         state, ticket = select(policy, parameters, state, account)
         due[t + int(late[t])].append((row, arm, account, account_probability, ticket))
-        for then, drawn, credited, with_probability, its_ticket in due.pop(t, []):
+        for then, drawn, its_account, with_probability, its_ticket in due.pop(t, []):
             if isinstance(policy, FullInformation):
                 state = policy.update_full(parameters, state, then)
+            elif its_account != drawn and policy.credited is not None:
+                state = policy.credited(parameters, state, its_account, then[drawn], with_probability, drawn)
             else:
-                state = policy.update(parameters, state, credited, then[drawn], with_probability, *its_ticket)
+                state = policy.update(parameters, state, its_account, then[drawn], with_probability, *its_ticket)
         yield Round(arm, probability, state)
 
 

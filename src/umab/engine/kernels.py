@@ -17,6 +17,7 @@ from umab.maths.simplex import draw
 
 # The open names.
 update: Any = None  # the update of the policy
+credited: Any = None  # what replaces `update` if a loss goes to the account of another arm than the one drawn
 update_full: Any = None  # the update of a policy with full information
 selected: Any = None  # what the policy notes when an arm is drawn
 remember: Any = None  # what the policy puts into the ticket of a draw
@@ -29,7 +30,7 @@ store_ticket: Any = None
 note: Any = None  # `note_draw` or `note_draw_with_ticket`
 learn: Any = None  # `learn_loss`, `learn_loss_with_ticket` or `learn_all_losses`
 play: Any = None  # `play_round`
-credit: Any = None  # `credit_loss` or `credit_loss_with_ticket`
+credit: Any = None  # `credit_loss`, `credit_loss_apart` or `credit_loss_with_ticket`
 
 
 # The steps of a round. If the policy has tickets, `room` is the place for the ticket of a draw, and `blank` is what the
@@ -55,12 +56,10 @@ def learn_loss(parameters: Any, state: Any, arm: int, losses: Any, t: int, proba
     return update(parameters, state, arm, losses[t, arm], probability)
 
 
-def learn_loss_with_ticket(
-    parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any
-) -> Any:
+def learn_loss_with_ticket(given: Any, state: Any, arm: int, losses: Any, t: int, p: float, room: Any) -> Any:
     """Learn from the loss of an arm in round `t`, with the ticket of the draw."""
     (probabilities,) = distribution(state)
-    return update(parameters, state, arm, losses[t, arm], probability, load_ticket(room, len(probabilities)))
+    return update(given, state, arm, losses[t, arm], p, load_ticket(room, len(probabilities)))
 
 
 def learn_all_losses(parameters: Any, state: Any, arm: int, losses: Any, t: int, probability: float, room: Any) -> Any:
@@ -68,17 +67,22 @@ def learn_all_losses(parameters: Any, state: Any, arm: int, losses: Any, t: int,
     return update_full(parameters, state, losses[t])
 
 
-def credit_loss(parameters: Any, state: Any, account: int, loss: float, probability: float, room: Any) -> Any:
+def credit_loss(given: Any, state: Any, arm: int, account: int, loss: float, p: float, room: Any) -> Any:
     """Learn from a loss on the account of an arm, which need not be the arm that was drawn."""
-    return update(parameters, state, account, loss, probability)
+    return update(given, state, account, loss, p)
 
 
-def credit_loss_with_ticket(
-    parameters: Any, state: Any, account: int, loss: float, probability: float, room: Any
-) -> Any:
+def credit_loss_apart(given: Any, state: Any, arm: int, account: int, loss: float, p: float, room: Any) -> Any:
+    """Learn from a loss on the account of an arm, and tell the policy if another arm was drawn."""
+    if account == arm:
+        return update(given, state, account, loss, p)
+    return credited(given, state, account, loss, p, arm)
+
+
+def credit_loss_with_ticket(given: Any, state: Any, arm: int, account: int, loss: float, p: float, room: Any) -> Any:
     """Learn from a loss on the account of an arm, with the ticket of the draw."""
     (probabilities,) = distribution(state)
-    return update(parameters, state, account, loss, probability, load_ticket(room, len(probabilities)))
+    return update(given, state, account, loss, p, load_ticket(room, len(probabilities)))
 
 
 def charge(total: float, probabilities: Any, costs: Any, t: int, arm: int, expected: bool) -> float:
@@ -315,8 +319,8 @@ def run_among(
             links[trial, 2, place] = -1
             while s >= 0:
                 at = s % size
-                loss, probability = losses[s, links[trial, 4, at]], open_probabilities[trial, at]
-                state = credit(parameters, state, links[trial, 0, at], loss, probability, rooms[trial, at])
+                drawn, account, probability = links[trial, 4, at], links[trial, 0, at], open_probabilities[trial, at]
+                state = credit(parameters, state, drawn, account, losses[s, drawn], probability, rooms[trial, at])
                 s = links[trial, 1, at]
         store(state, buffers[trial])
 
@@ -361,13 +365,20 @@ def take_in_with_ticket(
     store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 
+def take_in_apart(buffer: Any, n_arms: int, account: int, loss: float, probability: float, arm: int) -> None:
+    """Learn from the loss of an arm on the account of another one."""
+    store(credited(load_parameters(buffer), load(buffer, n_arms), account, loss, probability, arm), buffer)
+
+
 # The functions that replace the open names.
 
 
 def hooks(policy: Policy) -> dict[str, FunctionType]:
     """Return the functions of a policy that are compiled, by the open names that they replace."""
     names = ["selected", "update_full" if policy.full_information else "update"]
-    names += [] if policy.ticket(1) is None else ["remember"]
+    names += ["remember"] * (policy.ticket(1) is not None) + ["credited"] * (policy.credited is not None)
+    if "remember" in names and "credited" in names:
+        raise TypeError(f"a policy with tickets cannot have credited, but {type(policy).__name__} has both")
     found = {name: getattr(policy, name) for name in names}
     for name, hook in found.items():
         if not isinstance(hook, FunctionType):
@@ -377,15 +388,13 @@ def hooks(policy: Policy) -> dict[str, FunctionType]:
 
 def steps(policy: Policy) -> dict[str, Any]:
     """Return the steps that the kernels of a policy use, each after the steps that it calls."""
-    if policy.full_information:
-        return {"note": note_draw, "learn": learn_all_losses, "play": play_round}
-    if policy.ticket(1) is None:
-        return {"note": note_draw, "learn": learn_loss, "play": play_round}
-    return {"note": note_draw_with_ticket, "learn": learn_loss_with_ticket, "play": play_round}
+    if policy.ticket(1) is not None:
+        return {"note": note_draw_with_ticket, "learn": learn_loss_with_ticket, "play": play_round}
+    return {"note": note_draw, "learn": learn_all_losses if policy.full_information else learn_loss, "play": play_round}
 
 
 def steps_among(policy: Policy) -> dict[str, Any]:
     """Return the steps that `run_among` uses."""
     if policy.ticket(1) is None:
-        return {"note": note_draw, "credit": credit_loss}
+        return {"note": note_draw, "credit": credit_loss if policy.credited is None else credit_loss_apart}
     return {"note": note_draw_with_ticket, "credit": credit_loss_with_ticket}

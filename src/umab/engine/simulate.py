@@ -176,6 +176,30 @@ def simulate(
     return results[0] if single else results
 
 
+def final_states(
+    policy: Policy, losses: Losses, *, n_trials: int, seed: int, n_threads: int | None, progress: Progress
+) -> Iterator[Any]:
+    """Yield the state after the last round of each trial that `simulate` runs with these arguments."""
+    n_threads = n_threads or n_cores()
+    ready = policy.for_horizon(losses.n_rounds)
+    layout = layout_of(ready)
+    work = _Work(
+        losses=losses,
+        delays=None,
+        costs=costs_of(losses),
+        n_trials=n_trials,
+        seed=seed,
+        expected=False,
+        keep="summary",
+        bar=progress,
+        stop=threading.Event(),
+    )
+    with ThreadPoolExecutor(n_threads) as pool:
+        for block in _blocks(ready, work, _Rows(np.empty(n_trials), None, None), pool, n_threads):
+            progress.advance(len(block.buffers) * losses.n_rounds)
+            yield from map(layout.unpack, block.buffers)
+
+
 class _Work(NamedTuple):
     """What all policies in a simulation share."""
 
@@ -199,11 +223,13 @@ class _Rows(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The result of a block of trials: for each round, the mean and the sum of squared deviations from it."""
+    """The result of a block of trials: for each round, the mean and the sum of squared deviations from it; states."""
 
     trials: slice
     mean: Curve
     squares: Curve
+    buffers: Table
+    """The parameters and final states of the trials."""
 
 
 def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Result:
@@ -307,7 +333,7 @@ def _run_block(
         if rows.regret is not None:
             rows.regret[trials, piece] = regret
     check_distribution(policy, layout.probabilities(buffers))
-    return _Block(trials, mean, squares)
+    return _Block(trials, mean, squares, buffers)
 
 
 def check_range(policy: Policy, losses: Losses) -> None:

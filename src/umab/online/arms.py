@@ -7,16 +7,29 @@ arms that stay, and never the share of an arm that leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine.layout import Buffer, Layout, check_distribution
-from umab.online.choice import Open
+from umab.online.choice import Label, Open
+from umab.online.counters import Tally
 
 Origins = Sequence[int | None]
 """For each arm, its index among the arms before the change, or None if the arm is new."""
+
+
+class Before(NamedTuple):
+    """The arms before changes that act as one, because no draw and no feedback came between them."""
+
+    n_arms: int
+    buffer: Buffer
+    tallies: list[Tally]
+    open: dict[str, Open]
+    origins: dict[Label, int | None]
+    """The index that an arm of today had then, None for a new one."""
 
 
 def rearranged_state(

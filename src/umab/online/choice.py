@@ -66,6 +66,18 @@ class Draw(NamedTuple):
     time: float
 
 
+def checked_draw(draw: Any) -> Draw:
+    """Return a draw that may have come from a log."""
+    if not isinstance(draw, (tuple, list)) or len(draw) != 8:
+        raise ValueError(f"a draw must have the eight values of draw_of, but got {draw!r}")
+    found = Draw(*draw)
+    return found._replace(
+        probability=checks.probability("probability", found.probability),
+        account_probability=checks.probability("account_probability", found.account_probability),
+        time=checks.finite("time", found.time),
+    )
+
+
 Open = tuple[Choice, int | None, int | None, float, Buffer | None, float, int]
 """An open choice: its loss has not arrived yet.
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,13 @@ from umab._support import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
-from umab.engine.compiled import online_kernels
+from umab.engine.compiled import crediting_kernel, online_kernels
 from umab.engine.layout import Buffer, blank_ticket, layout_of
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import columns
 from umab.online import saved as saved_form
-from umab.online.arms import rearranged_choices, rearranged_state
+from umab.online.arms import Before, rearranged_choices, rearranged_state
 from umab.online.choice import Choice, Draw, Label, Open, index_by_label, unknown_arm
 from umab.online.counters import Tally
 from umab.online.eligible import draw_among
@@ -31,17 +32,6 @@ from umab.online.migrations import VERSION, check_version, migrated
 from umab.online.uniforms import Uniforms
 
 _new = tuple.__new__
-
-
-class _Before(NamedTuple):
-    """The arms before changes that act as one, because no draw and no feedback came between them."""
-
-    n_arms: int
-    buffer: Buffer
-    tallies: list[Tally]
-    open: dict[str, Open]
-    origins: dict[Label, int | None]
-    """The index that an arm of today had then, None for a new one."""
 
 
 class Core:
@@ -75,16 +65,15 @@ class Core:
             )
         if policy.needs_horizon:
             raise ValueError(f"{policy.name} must know the horizon before it starts; {policy.horizon_advice}")
-        if not isinstance(maximize, bool):
-            raise TypeError(f"maximize must be True or False, but got maximize={maximize!r}")
         self.policy = policy
-        self.maximize = maximize
+        self.maximize = checks.true_or_false("maximize", maximize)
         self.clock = clock
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._select, self._update = online_kernels(policy)
         self._has_tickets = self.layout.ticket is not None
-        self._before: _Before | None = None
+        self._tells_accounts = policy.credited is not None
+        self._before: Before | None = None
 
     @classmethod
     def start(
@@ -170,8 +159,10 @@ class Core:
 
     def close(self, known: Open, loss: float | None) -> None:
         """Close a choice and learn its loss, if there is one and its arm is still there."""
-        choice, _, account, probability, ticket, _, _ = known
+        choice, index, account, probability, ticket, _, _ = known
         n_arms = len(self.labels)
+        apart = self._credit if self._tells_accounts and account != index else None
+        drawn = -1 if index is None else index
         if account is None or loss is None:  # nothing is learned, so that a change of arms goes on
             if self._before is not None:
                 self._before.open.pop(choice.id, None)
@@ -181,10 +172,31 @@ class Core:
         # So a Ctrl-C finds both done or neither.
         del self.open[choice.id]
         if account is not None and loss is not None:
-            if ticket is None:
+            if apart is not None:
+                apart(self.buffer, n_arms, account, loss, probability, drawn)
+            elif ticket is None:
                 self._update(self.buffer, n_arms, account, loss, probability, False)
             else:
                 self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
+
+    @functools.cached_property
+    def _credit(self) -> Callable[..., None]:
+        """The function for losses on the account of another arm, which is compiled when it is first needed."""
+        return crediting_kernel(self.policy)
+
+    def settle(self, draw: Draw, index: int | None, loss: float) -> None:
+        """Learn the loss of a draw that was released, if the arm of its account is there; its own arm is `index`."""
+        account, n_arms, probability = self.index.get(draw.account), len(self.labels), draw.account_probability
+        if account is None:
+            return
+        ticket = () if self.layout.ticket is None else (self.layout.ticket.pack_fields(draw.ticket or {}),)
+        if ticket and len(ticket[0]) != len(self._blank_ticket()):
+            raise ValueError("a draw with a ticket must be settled before the arms change, but they have changed")
+        self._before = None
+        if self._tells_accounts and account != index:
+            self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index)
+        else:
+            self._update(self.buffer, n_arms, account, loss, probability, False, *ticket)
 
     def learn(self, index: int, loss: float, probability: float) -> None:
         """Learn the loss of an arm chosen without a draw, which the policy sees as a selection and an update."""
@@ -299,7 +311,7 @@ class Core:
         before = self._before
         if before is None:
             origins: dict[Label, int | None] = dict(self.index)
-            before = _Before(len(self.labels), self.buffer, self.tallies, dict(self.open), origins)
+            before = Before(len(self.labels), self.buffer, self.tallies, dict(self.open), origins)
         origins = {label: before.origins.get(label) for label in labels}
         arms = list(origins.values())
         buffer, probabilities = rearranged_state(self.policy, self.layout, before.buffer, before.n_arms, arms)
@@ -350,7 +362,10 @@ class Core:
             labels = saved_form.read_labels(saved["arms"])
             core = cls(saved_form.read_policy(saved["policy"], policy), labels, saved["maximize"], clock)
             core._start_from(saved_form.read_state(core.policy, core.layout, saved["state"], len(labels)))
-            core.uniforms, core.seeded = Uniforms.from_state(saved["random"]), _true_or_false(saved["seeded"])
+            core.uniforms, core.seeded = (
+                Uniforms.from_state(saved["random"]),
+                checks.true_or_false("seeded", saved["seeded"]),
+            )
             core._read_ids(saved["ids"])
             numbers = range(-len(core.earlier_ids), core.n_drawn)
             core.open = columns.read(saved["open"], labels, numbers, core._id_of, core.layout.ticket)
@@ -378,9 +393,3 @@ class Core:
 
     def _id_of(self, number: int, end: str) -> str | int:
         return self.earlier_ids.stop + number if number < 0 else f"{self._id_begins}{number}{end}"
-
-
-def _true_or_false(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"seeded must be true or false, but got {value!r}")
-    return value

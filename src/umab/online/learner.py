@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -16,15 +15,16 @@ from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.errors import ForeignChoiceError
 from umab.online.advice import QUIET
-from umab.online.choice import Choice, Draw, Label, labels_of
+from umab.online.choice import Choice, Draw, Label, checked_draw, labels_of
 from umab.online.core import Core
 from umab.online.feedback import as_loss, refusal
 from umab.online.logs import foreign as foreign_choice
 from umab.online.logs import learnable, rows_of
-from umab.online.persistent import Clock, Persistent, clock_of, seed_of
+from umab.online.persistent import Clock, clock_of, nested, seed_of
+from umab.online.released import Releasing
 
 
-class Learner(Persistent):
+class Learner(Releasing):
     """Choose among arms, learn what each choice cost, and choose better.
 
     Parameters
@@ -89,7 +89,7 @@ class Learner(Persistent):
         """
         with self._lock:
             if self._busy:
-                raise _nested()
+                raise nested()
             self._busy = True
             try:
                 eligible = None if among is None else self._eligible(among)
@@ -156,7 +156,7 @@ class Learner(Persistent):
             checks.one_of("foreign", foreign, ("refuse", "learn"))
         with self._lock:
             if self._busy:
-                raise _nested()
+                raise nested()
             self._busy = True
             try:
                 core = self._core
@@ -194,18 +194,6 @@ class Learner(Persistent):
                 if index is not None:
                     core.tallies[index].take_in(value)
                 self._n_quiet = 0
-            finally:
-                self._busy = False
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Hold the lock for a change, as `select` and `update` do."""
-        with self._lock:
-            if self._busy:
-                raise _nested()
-            self._busy = True
-            try:
-                yield
             finally:
                 self._busy = False
 
@@ -268,14 +256,7 @@ class Learner(Persistent):
         >>> first.to_json() == second.to_json()
         True
         """
-        if not isinstance(draw, (tuple, list)) or len(draw) != 8:
-            raise ValueError(f"a draw must have the eight values of draw_of, but got {draw!r}")
-        draw = Draw(*draw)
-        draw = draw._replace(
-            probability=checks.probability("probability", draw.probability),
-            account_probability=checks.probability("account_probability", draw.account_probability),
-            time=checks.finite("time", draw.time),
-        )
+        draw = checked_draw(draw)
         with self._changing():
             choice = self._core.redraw(draw)
             self._n_quiet += 1
@@ -386,9 +367,3 @@ class Learner(Persistent):
         if probability is not None:
             return checks.probability("probability", probability)
         return float(self._core.probabilities[index])
-
-
-def _nested() -> RuntimeError:
-    return RuntimeError(
-        "a learner must not be changed in the middle of a change, as from a signal handler; set a flag there"
-    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -34,6 +35,18 @@ class Persistent(View):
         self._n_quiet = 0  # calls of select since the last feedback
         self._advice = Advice()
         forks.watch(self)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock for a change, as `select` and `update` do."""
+        with self._lock:
+            if self._busy:
+                raise nested()
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
 
     def _after_fork(self) -> bool:
         """Become a learner of its own, in the child; return whether it draws as the parent's does, as seeds ask for."""
@@ -139,3 +152,10 @@ def clock_of(clock: Any) -> Clock:
     if clock is time.time:
         return clock
     return lambda: checks.finite("the time of the clock", clock())
+
+
+def nested() -> RuntimeError:
+    """Return the error for a change in the middle of another one."""
+    return RuntimeError(
+        "a learner must not be changed in the middle of a change, as from a signal handler; set a flag there"
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support.display import learner_html
-from umab.algorithms.base import Policy
+from umab.algorithms.base import Change, Policy
 from umab.online.choice import Choice, Draw, Label
 from umab.online.core import Core
 from umab.online.counters import Counter
@@ -93,6 +93,29 @@ class View:
                 for label, index in self._core.index.items()
             }
 
+    def changes(self) -> list[Change]:
+        """Return the latest changes that the policy has noticed, oldest first, at most 16.
+
+        Each has the number of losses learned when it was noticed, the arm whose losses showed it, and whether the new
+        start was kept: True, False if it was undone because it led to the same arm, or None while it is on trial. The
+        arm is None if it was removed. A policy that does not watch for changes, such as ``"centred(umab-s)"``, has
+        none.
+
+        Examples
+        --------
+        >>> import umab
+        >>> learner = umab.Learner(umab.recommended(), arms=["a", "b"], seed=0)
+        >>> for number in range(600):
+        ...     choice = learner.select()
+        ...     learner.update(choice, 1.0 if (choice.arm == "a") == (number < 300) else 2.0 + 0.01 * (number % 7))
+        >>> learner.changes()
+        [Change(round=307, arm='a', kept=True)]
+        """
+        with self._lock:
+            core = self._core
+            found = core.policy.changes(core.layout.unpack(core.buffer))
+            return [each._replace(arm=None if each.arm is None else core.labels[each.arm]) for each in found]
+
     def metrics(self, labels: Mapping[str, str] | None = None) -> str:
         """Return the counters in the text format of Prometheus, with more labels such as ``{"service": "search"}``.
 
@@ -105,7 +128,7 @@ class View:
             return self._core.snapshot()
 
     def _repr_html_(self) -> str:
-        """Return the probabilities and the counters as a table, for notebooks."""
+        """Return the probabilities and the counters as a table, and the changes noticed, for notebooks."""
         return learner_html(self)
 
     def __repr__(self) -> str:

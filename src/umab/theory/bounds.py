@@ -1,9 +1,9 @@
 """Bounds on expected regret, evaluated on a loss table.
 
-For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S the proof in `docs/recommended.md` does. The
-other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
-follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
-and `umab certify` shows it.
+For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
+`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do. The other policies have rates only, as in
+the paper's Table 1, without constants and logarithms. A bound `as printed` follows the paper's text to the letter. A
+bound `as repaired` holds where the text slips; `docs/errata.md` says where, and `umab certify` shows it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from umab._support import checks
 from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
+from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import registered
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
+from umab.algorithms.umab_sh import UMABSh
+from umab.algorithms.umab_w import MOST_BURSTS, UMABW
+from umab.algorithms.watch import MOST_ATTENTION
 from umab.engine.simulate import simulate, takes
 from umab.tables.losses import Losses, refuse_away
-from umab.theory.norms import Norms, Sizes
-from umab.theory.trajectory import core_of, least_probability, refusal
+from umab.theory.norms import Norms, Sizes, Squares
+from umab.theory.sharing import least_probability_of_sharing, scaled_complexity
+from umab.theory.trajectory import PROVED_IN, core_of, least_probability, refusal
 
 KAPPA = 4 * np.log(np.longdouble(2)) - 2
 """(a − log(1 + a))/a² at a = −½, its largest value for a ≥ −½: how many η_t w²_t a step of UMAB-S may cost."""
@@ -31,10 +38,17 @@ SHARE = np.longdouble(4) / 3
 """p_{t,k} is at most this many times p'_{t,k} in UMAB-S."""
 
 REST = np.longdouble(6) / 5
-"""1 − p_{t,k} is at most this many times 1 − p'_{t,k} in UMAB-S."""
+"""1 − p_{t,k} is at most this many times 1 − p'_{t,k} in UMAB-S and UMAB-W."""
 
-CLIPPED = SHARE / (LIMIT * CHARGE)
-"""What UMAB-S clips from the losses it sees, each times 1 − p'_{t,k}, is at most this many times L⁻."""
+SHARE_WITH_BURSTS = np.longdouble(2)
+"""p_{t,k} is at most this many times p'_{t,k} in UMAB-W."""
+
+GAP = np.expm1(np.longdouble(1)) - 1
+"""e − 2, which is (eᶻ − 1 − z)/z² at z = 1, its largest value for z ≤ 1: how many η_t⟨w_t, ℓ̂_t²⟩ a step of UMAB-Sh may
+cost."""
+
+FLOOR_SHARE = np.longdouble(2)
+"""w_{t,k} is at most this many times p'_{t,k} in UMAB-Sh."""
 
 
 class Bound(NamedTuple):
@@ -48,14 +62,15 @@ class Bound(NamedTuple):
     printed: float | None
     """The bound with the constants of the paper's proof; None if there are none."""
     repaired: float | None
-    """The bound with constants for which the proof is right; None if there are none. For UMAB-S, as proved."""
+    """The bound with constants for which the proof is right; None if there are none. For this project's own
+    policies, as proved."""
     terms: Mapping[str, float]
     """The repaired bound, term by term."""
     source: str
     """Where it comes from, and what it does not cover."""
 
 
-def bound(policy: Policy | str, losses: Any) -> Bound:
+def bound(policy: Policy | str, losses: Any, *, switches: int = 0) -> Bound:
     """Return the bound on the expected regret of a policy on a loss table.
 
     Parameters
@@ -64,6 +79,9 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
         A policy or its name.
     losses
         What `umab.Losses.of` takes.
+    switches
+        How often the arms that the policy is compared with may change: the regret is against the best sequence of arms
+        that changes so often at most. With 0, that is the best single arm. Only UMAB-Sh has bounds for more.
 
     Examples
     --------
@@ -74,6 +92,12 @@ def bound(policy: Policy | str, losses: Any) -> Bound:
     which = as_policy(policy)
     table = Losses.of(losses)
     refuse_away(table, "a bound")
+    checks.whole("switches", switches, least=0)
+    if which.theorem == UMABSh.theorem:
+        return _of_umab_sh(which, table, switches)
+    if switches > 0:
+        source = f"umab has no bound for it against arms that change, and got switches={switches}"
+        return Bound(which.name, None, "", None, None, {}, source)
     if which.theorem:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
@@ -177,44 +201,130 @@ def growth(policy: UMABS, n_arms: int) -> Any:
     return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
 
 
-def jumps(policy: UMABS, n_arms: int, rarest: Any) -> Any:
-    """Return (8/3)cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
-    return 2 * SHARE * np.longdouble(policy.rate) * n_arms + rarest
+def jumps(policy: UMABS, n_arms: int, rarest: Any, share: Any = SHARE) -> Any:
+    """Return 2·share·cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
+    return 2 * share * np.longdouble(policy.rate) * n_arms + rarest
+
+
+def clipping(share: Any = SHARE) -> Any:
+    """Return share/(gK): how many times L⁻ is clipped from the losses seen at most, each times 1 − p'_{t,k}."""
+    return share / (LIMIT * CHARGE)
+
+
+def most_starts(n_arms: int, t: Any) -> Any:
+    """Return √(t/n) + 2: UMAB-W has started fewer times than that by round t, the first start included."""
+    return np.sqrt(t / np.longdouble(n_arms)) + 2
+
+
+def most_bursts(n_arms: int, t: Any) -> Any:
+    """Return 8√(nt) + 1: fewer than that of the first t rounds of UMAB-W have bursts."""
+    return MOST_BURSTS * np.sqrt(np.longdouble(n_arms) * t) + 1
 
 
 def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
-    """Theorem R of docs/recommended.md, with ‖ℓ_t‖∞ in place of the loss seen.
+    """Theorem R of docs/recommended.md, or Theorem W of docs/changing.md, with ‖ℓ_t‖∞ in place of the loss seen.
 
-    For centred losses, `Sizes.centred` covers the rounds from 2 on. In round 1 the distribution is uniform and nothing
-    is learned, because the number that is subtracted is the loss itself; its regret is at most the spread.
+    For centred losses, `_sizes` covers the rounds from 2 on. In round 1 the distribution is uniform and nothing is
+    learned, because the number that is subtracted is the loss itself; its regret is at most the spread. Theorem W is
+    evaluated for the largest number of starts, N, with rounds that are shared evenly among them. That is the worst
+    case, as 1/ρ_s and Σρ_s are concave in the number of rounds.
     """
     if why := refusal(policy):
         return Bound(policy.name, None, "", None, None, {}, f"Theorem R does not cover it: {why}")
-    core: UMABS = core_of(policy)
-    is_centred = policy is not core
-    sizes = Sizes.centred(losses) if is_centred else Sizes.of(losses)
     n, horizon = losses.n_arms, losses.n_rounds
-    floors = least_probability(n, np.arange(1, horizon + 1))
-    rarest = 1 / floors[-1]
+    watches, is_centred, sizes = isinstance(policy, UMABW), _centres(policy), _sizes(policy, losses)
+    core: UMABS = UMABS() if watches else core_of(policy)
+    share = SHARE_WITH_BURSTS if watches else SHARE
+    starts = min(horizon, int(np.ceil(most_starts(n, horizon))) - 1) if watches else 1
+    each = np.asarray(horizon / np.longdouble(starts))
+    floors = least_probability(n, np.arange(1, int(np.ceil(each)) + 1))
+    rarest = 1 / least_probability(n, each)
     times = 1 + np.log(np.longdouble(horizon)) / np.longdouble(core.rate)
     terms = {
-        "steps": times * SHARE * np.sqrt(growth(core, n) * sizes.sum_of_squares),
-        "jumps": times * jumps(core, n, rarest) * sizes.most_negative,
-        "clipping": REST * CLIPPED * rarest * sizes.most_negative,
-        "exploration": (n - 1) * sizes.spread * floors[1:].sum(),
+        "steps": times * share * np.sqrt(starts * growth(core, n) * sizes.sum_of_squares),
+        "jumps": times * starts * jumps(core, n, rarest, share) * sizes.most_negative,
+        "clipping": REST * clipping(share) * starts * rarest * sizes.most_negative,
+        "exploration": (n - 1) * sizes.spread * starts * floors[1:].sum(),
         "comparator": sizes.spread,
     }
     if is_centred:
         terms["first round"] = sizes.spread
     rate = sizes.largest * np.sqrt(np.longdouble(n * horizon)) + np.sqrt(n * sizes.sum_of_squares)
     formula = "L √(nT) + √(n Σ‖ℓ_t − b_t‖²∞)" if is_centred else "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
-    return _in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, "Theorem R of docs/recommended.md")
+    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}"
+    if watches:
+        terms["bursts"] = MOST_ATTENTION * sizes.spread * most_bursts(n, horizon)
+        rate, formula = np.sqrt(np.longdouble(starts)) * rate, f"√N ({formula})"
+        source = f"{source}, for N = {starts} starts"
+    return _in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
+
+
+def _centres(policy: Policy) -> bool:
+    """Whether a policy learns from ℓ_t − b_t."""
+    return isinstance(policy, Centred | UMABW)
+
+
+def _centres_locally(policy: Policy) -> bool:
+    """Whether b_t may be a moving mean."""
+    return policy.centre == "level" if isinstance(policy, UMABW) else isinstance(policy, LocallyCentred)
+
+
+def _sizes(policy: Policy, losses: Losses) -> Sizes:
+    """Return the sizes of the losses from which a policy learns."""
+    return Sizes.centred(losses, local=_centres_locally(policy)) if _centres(policy) else Sizes.of(losses)
+
+
+def growth_of_sharing(complexity: Any, weighted: Any, square: Any) -> Any:
+    """Return 4(e − 2)V/(S̄λ) + 4y²/(S̄λ)²: by how much a² of UMAB-Sh may grow in a round that is not a jump.
+
+    S̄λ is `complexity`, V is `weighted`, the square of the loss ÷ p' or its expectation, and y² is `square`.
+    """
+    return 2 * FLOOR_SHARE * GAP * weighted / complexity + (FLOOR_SHARE / complexity) ** 2 * square
+
+
+def jump_of_sharing(complexity: Any, size: Any) -> Any:
+    """Return (1 + 1/(S̄λ)) · `size`: how large a of UMAB-Sh may be after a jump; `size` is a loss ÷ ρ."""
+    return (1 + 1 / complexity) * size
+
+
+def price_of_switches(n_arms: int, horizon: int, switches: int) -> Any:
+    """Return (S + 1)ln(nT) + ln(T + 1): how many times a a sequence with S switches may be better than the mix."""
+    return (switches + 1) * np.log(np.longdouble(n_arms) * horizon) + np.log1p(np.longdouble(horizon))
+
+
+def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
+    """Theorem Sh of docs/algorithms/umab-sh.md, with ‖ℓ_t‖²∞ in place of the square of the loss seen.
+
+    Centred losses are as in `_of_umab_s`.
+    """
+    core: UMABSh = core_of(policy)
+    is_centred, sizes = _centres(policy), _sizes(policy, losses)
+    squares = Squares.centred(losses, local=_centres_locally(policy)) if is_centred else Squares.of(losses)
+    n, horizon = losses.n_arms, losses.n_rounds
+    rounds = np.arange(1, horizon + 1)
+    floors = least_probability_of_sharing(core, n, rounds)
+    complexity = scaled_complexity(core, n, rounds + 1)
+    jump = jump_of_sharing(complexity[0], sizes.most_negative / floors[-1])
+    steps = np.sqrt(growth_of_sharing(complexity, squares.total, squares.largest).sum())
+    inverse_rate = np.hypot(jump, steps)
+    terms = {
+        "gaps": complexity[-1] * inverse_rate,
+        "sequence": price_of_switches(n, horizon, switches) * inverse_rate,
+        "exploration": (n - 1) * sizes.spread * floors[1:].sum(),
+    }
+    if is_centred:
+        terms["first round"] = sizes.spread
+    times = (switches + core.switches) / np.sqrt(np.longdouble(core.switches))
+    rate = times * sizes.largest * np.sqrt(np.longdouble(n * horizon))
+    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for S = {switches}"
+    return _in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
 _OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
     UMABNN.theorem: _of_umab_nn,
     UMABG.theorem: _of_umab_g,
     UMABS.theorem: _of_umab_s,
+    UMABW.theorem: _of_umab_s,
 }
 
 

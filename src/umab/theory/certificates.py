@@ -17,11 +17,11 @@ from umab.engine.simulate import simulate
 from umab.results.regret import mean_and_sd
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.bounds import bound
-from umab.theory.statements import OF_UMAB_S, STATEMENTS, Form, Sides, Statement, Steps
-from umab.theory.trajectory import OURS, follow, refusal
+from umab.theory.statements import OF_UMAB_S, OF_UMAB_SH, OF_UMAB_W, STATEMENTS, Form, Sides, Statement, Steps
+from umab.theory.trajectory import PROVED_IN, follow, refusal
 
-EVERY = (*STATEMENTS, *OF_UMAB_S)
-"""The statements of the paper, and the statements about UMAB-S."""
+EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
+"""The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh."""
 
 TOLERANCE = 1e-12
 """A statement is violated if left − right is more than this share of the numbers that were added to get there. Each
@@ -64,9 +64,10 @@ def certify(
     Parameters
     ----------
     policy
-        A `UMABNN`, `UMABG` or `UMABS`, also a centred `UMABS`, or its name. With constants other than the paper's, the
-        same statements are checked, although the paper does not make them; this shows which of them a larger rate
-        breaks. The statements about UMAB-S cover any rate, but none of the options for study.
+        A `UMABNN`, `UMABG`, `UMABW`, `UMABS` or `UMABSh`, the last two also centred, or its name. With constants other
+        than the paper's, the same statements are checked, although the paper does not make them; this shows which of
+        them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the options for study. The
+        statements about UMAB-W cover all its options.
     losses
         What `umab.Losses.of` takes.
     n_trials
@@ -151,8 +152,8 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
     promised = bound(policy, losses)
     forms: tuple[tuple[Form, float | None], ...]
     name = policy.theorem
-    if name == OURS:
-        where, forms = "docs/recommended.md", (("as proved", promised.repaired),)
+    if name in PROVED_IN:
+        where, forms = PROVED_IN[name], (("as proved", promised.repaired),)
     else:
         where, forms = "main text", (("as printed", promised.printed), ("as repaired", promised.repaired))
     mean, sd = mean_and_sd(regrets)

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from umab.maths.level import FIRST
 from umab.tables.losses import Losses, refuse_away
+from umab.theory.levels import predictions
 
 
 class Norms(NamedTuple):
@@ -64,16 +66,15 @@ class Sizes(NamedTuple):
         return cls._of_rounds(-low, high, high - low)
 
     @classmethod
-    def centred(cls, losses: Losses) -> Sizes:
+    def centred(cls, losses: Losses, *, local: bool = False) -> Sizes:
         """Return bounds on the sizes of ℓ_t − b_t from round 2 on, whatever arms are drawn.
 
         As b_t is a mean of one loss from each round before, it lies between the mean of their smallest losses and the
-        mean of their largest. The spread is over all rounds.
+        mean of their largest. If `local`, it may also be a moving mean. The spread is over all rounds.
         """
         low, high = _ends(losses)
         low, high = low - low[0], high - low[0]  # so that an offset costs no digits
-        count = np.arange(1, losses.n_rounds)
-        least, most = np.cumsum(low[:-1]) / count, np.cumsum(high[:-1]) / count
+        least, most = _centres(low, high, local)
         return cls._of_rounds(most - low[1:], high[1:] - least, high - low)
 
     @classmethod
@@ -82,6 +83,50 @@ class Sizes(NamedTuple):
         nothing = np.longdouble(0)
         sizes = np.maximum(below, above)
         return cls(sizes.max(initial=nothing), below.max(initial=nothing), (sizes * sizes).sum(), spreads.max())
+
+
+class Squares(NamedTuple):
+    """What the bound of UMAB-Sh depends on: the squares of the losses of each round."""
+
+    total: Any
+    """V_t = Σ_k ℓ²_{t,k}."""
+    largest: Any
+    """‖ℓ_t‖²∞."""
+
+    @classmethod
+    def of(cls, losses: Losses) -> Squares:
+        """Return the squares of the losses of a table."""
+        squares = losses.table.astype(np.longdouble) ** 2
+        return cls(squares.sum(axis=1), squares.max(axis=1))
+
+    @classmethod
+    def centred(cls, losses: Losses, *, local: bool = False) -> Squares:
+        """Return bounds on the squares of ℓ_t − b_t, whatever arms are drawn; 0 in round 1, which teaches nothing.
+
+        They are convex in b_t, so they are largest at an end of the interval in which it lies; see `Sizes.centred`.
+        """
+        low, high = _ends(losses)
+        table = losses.table.astype(np.longdouble) - low[0]
+        squares = [(table[1:] - centre[:, None]) ** 2 for centre in _centres(low - low[0], high - low[0], local)]
+        first = np.zeros(1, dtype=np.longdouble)
+        return cls(
+            np.concatenate([first, np.maximum(*(each.sum(axis=1) for each in squares))]),
+            np.concatenate([first, np.maximum(*(each.max(axis=1) for each in squares))]),
+        )
+
+
+def _centres(low: Any, high: Any, local: bool) -> tuple[Any, Any]:
+    """Return the smallest and the largest mean of one loss from each round before, from round 2 on.
+
+    If `local`, a moving mean counts too, from the round on in which the level may be one.
+    """
+    count = np.arange(1, len(low))
+    least, most = np.cumsum(low[:-1]) / count, np.cumsum(high[:-1]) / count
+    if local:
+        moving = predictions(np.stack([low, high]))[:, :, 1:]
+        moving = np.where(count >= FIRST, moving, np.stack([least, most]))
+        least, most = moving[:, 0].min(axis=0), moving[:, 1].max(axis=0)
+    return least, most
 
 
 def _ends(losses: Losses) -> tuple[Any, Any]:

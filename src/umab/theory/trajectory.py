@@ -1,4 +1,4 @@
-"""Every quantity of the proofs along runs of UMAB-NN, UMAB-G and UMAB-S, in extended precision.
+"""Every quantity of the proofs along runs of UMAB-NN, UMAB-G, UMAB-S, UMAB-W and UMAB-Sh, in extended precision.
 
 This is a second implementation of the algorithms, for many runs at a time and straight from their definitions: no
 units, no compensated sums, no speed. The arms are given, as lemmas hold for any sequence of them. Numbers are NumPy's
@@ -8,93 +8,30 @@ overflow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
+from umab.algorithms.local import LocallyCentred
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
+from umab.algorithms.umab_sh import UMABSh
+from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import Wrapper, layers
+from umab.theory.levels import levels
+from umab.theory.path import PRECISION, Precise, Trajectory, keep, raised, room
+from umab.theory.sharing import follow_sharing
 
-Precise = npt.NDArray[Any]
-"""An array of long doubles, or of numbers that are compared with them."""
-
-OURS = UMABS.theorem
-"""The theorem of docs/recommended.md; the others are the paper's."""
-
-PRECISION = float(np.finfo(np.longdouble).eps)
-"""The gap between 1 and the next long double."""
-
-
-@dataclass(frozen=True, eq=False)
-class Trajectory:
-    """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what follows the last one."""
-
-    policy: Policy
-    losses: Precise
-    """ℓ_t, runs × T × n; for a centred policy, ℓ_t − b_t."""
-    arms: npt.NDArray[np.intp]
-    """k_t, runs × T."""
-    p: Precise
-    """p_t, which follows the regularized leader; runs × (T + 1) × n."""
-    drawn_from: Precise
-    """p'_t, with extra exploration; runs × (T + 1) × n."""
-    offsets: Precise
-    """c_t = (p'_t − p_t)/ρ_t; runs × (T + 1) × n."""
-    inverse_rate: Precise
-    """1/η_t, as η_1 of UMAB-NN and of UMAB-S is infinite; runs × (T + 1)."""
-    exploration: Precise
-    """ρ_t; runs × (T + 1)."""
-    clip: Precise
-    """C_t of UMAB-G, 0 for the others; runs × (T + 1)."""
-    sums: Precise
-    """Σ_{s<t} ℓ̂'_s; runs × (T + 1) × n."""
-    clipped: Precise
-    """ℓ'_{t,k_t}, the loss seen after clipping by UMAB-G or UMAB-S; runs × T."""
-    stability: Precise
-    """M_t of UMAB-S, nan for the others; runs × T."""
-    charge: Precise
-    """G_t of UMAB-S, for what it clips; nan for the others; runs × T."""
-
-    @property
-    def n_arms(self) -> int:
-        """The number of arms."""
-        return int(self.losses.shape[2])
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds, T."""
-        return int(self.losses.shape[1])
-
-    def of_arm(self, values: Precise) -> Precise:
-        """Return the entries of the arms that were drawn: runs × T, from runs × T × n or more rounds."""
-        drawn = np.take_along_axis(values[:, : self.n_rounds], self.arms[:, :, None], axis=2)
-        return np.asarray(drawn[:, :, 0])
-
-    @property
-    def seen(self) -> Precise:
-        """ℓ_{t,k_t}."""
-        return self.of_arm(self.losses)
-
-    @property
-    def estimate(self) -> Precise:
-        """ℓ̂'_{t,k_t}, the only entry of the estimate that is not 0."""
-        return np.asarray(self.clipped / self.of_arm(self.drawn_from))
-
-    @property
-    def expected_regret(self) -> Precise:
-        """Σ_t ⟨ℓ_t, p'_t⟩ − min_k Σ_t ℓ_{t,k}; one number per run."""
-        spent = (self.losses * self.drawn_from[:, :-1]).sum(axis=(1, 2))
-        return np.asarray(spent - self.losses.sum(axis=1).min(axis=1))
-
-    @property
-    def log_probability(self) -> Precise:
-        """The logarithm of the probability that the policy draws these arms; one number per run."""
-        return np.asarray(np.log(self.of_arm(self.drawn_from)).sum(axis=1))
+PROVED_IN = {
+    UMABS.theorem: "docs/recommended.md",
+    UMABW.theorem: "docs/changing.md",
+    UMABSh.theorem: "docs/algorithms/umab-sh.md",
+}
+"""The theorems of this project, and where their proofs are; the others are the paper's."""
 
 
 def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajectory:
@@ -103,7 +40,7 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     Parameters
     ----------
     policy
-        A `UMABNN` or `UMABG`, with its horizon if it needs one, or a `UMABS`, bare or centred.
+        A `UMABNN` or `UMABG`, with its horizon if it needs one, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
@@ -114,21 +51,31 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     drawn = np.asarray(arms, dtype=np.intp)
     table = np.asarray(losses, dtype=np.longdouble)
     table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
-    if isinstance(policy, Wrapper):  # of the wrappers only Centred has a theorem
-        return replace(follow(policy.policy, centred(table, drawn), drawn), policy=policy)
+    if isinstance(policy, Wrapper):  # of the wrappers only those that centre have a theorem
+        local = isinstance(policy, LocallyCentred)
+        return replace(follow(policy.policy, centred(table, drawn, local=local), drawn), policy=policy)
+    if isinstance(policy, UMABW):
+        from umab.theory.watching import follow_watching  # it imports this module
+
+        return follow_watching(policy, table, drawn)
     ready: Any = policy.for_horizon(table.shape[1])
-    return (_of_umab_s if policy.theorem == OURS else _of_the_paper)(ready, table, drawn)
+    if policy.theorem == UMABSh.theorem:
+        return follow_sharing(ready, table, drawn)
+    return (_of_umab_s if policy.theorem == UMABS.theorem else _of_the_paper)(ready, table, drawn)
 
 
 def refusal(policy: Policy) -> str:
     """Return why there are no proofs about a policy, or an empty text if there are."""
-    if policy.theorem == OURS and policy.for_study:
+    if policy.theorem == UMABS.theorem and policy.for_study:
         return (
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
     if not policy.theorem:
-        return f"the statements are about UMAB-NN, UMAB-G, UMAB-S and centred UMAB-S, but got {policy.name}"
+        return (
+            "the statements are about UMAB-NN, UMAB-G, UMAB-S and UMAB-Sh, the last two also on centred losses, and "
+            f"UMAB-W, but got {policy.name}"
+        )
     return ""
 
 
@@ -137,13 +84,16 @@ def core_of(policy: Policy) -> Any:
     return layers(policy)[-1]
 
 
-def centred(losses: Precise, arms: npt.NDArray[np.intp]) -> Precise:
+def centred(losses: Precise, arms: npt.NDArray[np.intp], *, local: bool = False) -> Precise:
     """Return ℓ_t − b_t, runs × T × n, where b_t is the mean of the losses seen before t, and b_1 the first one seen.
 
-    All are measured from the first loss seen, so that an offset of the losses costs no digits.
+    If `local`, b_t may be a moving mean of the losses seen before, see `umab.theory.levels`. All are measured from the
+    first loss seen, so that an offset of the losses costs no digits.
     """
     seen = np.take_along_axis(losses, arms[:, :, None], axis=2)
     origin = seen[:, :1]
+    if local:
+        return np.asarray((losses - origin) - levels((seen - origin)[:, :, 0])[:, :, None])
     before = np.cumsum(np.concatenate([0 * origin, (seen - origin)[:, :-1]], axis=1), axis=1)
     count = np.maximum(1, np.arange(losses.shape[1]))[:, None]
     return np.asarray((losses - origin) - before / count)
@@ -158,29 +108,10 @@ def least_probability(n_arms: int, t: Precise | int) -> Precise:
     return np.asarray(1 / (n * n + 2 * np.sqrt((n - 1) * t)))
 
 
-def _room(table: Precise) -> dict[str, Precise]:
-    """Return empty arrays for a trajectory; M_t and G_t are nan until a policy sets them."""
-    n_runs, n_rounds, n_arms = table.shape
-    shapes: dict[str, tuple[int, ...]] = {
-        **dict.fromkeys(("p", "drawn_from", "offsets", "sums"), (n_rounds + 1, n_arms)),
-        **dict.fromkeys(("inverse_rate", "exploration", "clip"), (n_rounds + 1,)),
-        **dict.fromkeys(("clipped", "stability", "charge"), (n_rounds,)),
-    }
-    kept = {name: np.zeros((n_runs, *shape), dtype=np.longdouble) for name, shape in shapes.items()}
-    kept["stability"][:] = kept["charge"][:] = np.nan
-    return kept
-
-
-def _keep(kept: dict[str, Precise], at: int, **values: Precise) -> None:
-    """Store the values of a round."""
-    for name, value in values.items():
-        kept[name][:, at] = value
-
-
 def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Trajectory:
     """Return what UMAB-S does on these losses."""
     n_runs, n_rounds, n_arms = table.shape
-    run, kept = np.arange(n_runs), _room(table)
+    run, kept = np.arange(n_runs), room(table)
     sums = np.zeros((n_runs, n_arms), dtype=np.longdouble)
     paid = np.zeros(n_runs, dtype=np.longdouble)
     times = np.longdouble(policy.rate) * n_arms
@@ -188,9 +119,9 @@ def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Tra
         inverse_rate = paid / times
         p = log_barrier(sums, inverse_rate)
         rho = least_probability(n_arms, t + 1)
-        drawn_from = _raised(p, rho)
+        drawn_from = raised(p, rho)
         offsets = (drawn_from - p) / rho
-        _keep(
+        keep(
             kept,
             t,
             p=p,
@@ -203,16 +134,44 @@ def _of_umab_s(policy: UMABS, table: Precise, arms: npt.NDArray[np.intp]) -> Tra
         if t == n_rounds:
             break
         arm = arms[:, t]
-        seen, drawn_with = table[run, t, arm], drawn_from[run, arm]
-        clipped = np.maximum(seen, -clipped_at(p[run, arm], drawn_with, inverse_rate))
-        charge = times * CHARGE * (1 - drawn_with) * (clipped - seen)
-        estimate = clipped / drawn_with
-        sums = sums.copy()
-        sums[run, arm] += estimate
-        cost = _stability(p, arm, estimate, log_barrier(sums, inverse_rate), inverse_rate)
-        _keep(kept, t, clipped=clipped, stability=cost, charge=charge)
-        paid = paid + (cost + charge)
+        step = learned(p, drawn_from, sums, inverse_rate, arm, table[run, t, arm], times)
+        keep(kept, t, clipped=step.clipped, stability=step.cost, charge=step.charge)
+        sums, paid = step.sums, paid + (step.cost + step.charge)
     return Trajectory(policy=policy, losses=table, arms=arms, **kept)
+
+
+class Step(NamedTuple):
+    """What UMAB-S makes of a loss in every run."""
+
+    clipped: Precise
+    """y'_t."""
+    cost: Precise
+    """M_t."""
+    charge: Precise
+    """G_t."""
+    sums: Precise
+    """Σ_{s≤t} ℓ̂_s, runs × n."""
+
+
+def learned(
+    p: Precise,
+    drawn_from: Precise,
+    sums: Precise,
+    inverse_rate: Precise,
+    arm: npt.NDArray[np.intp],
+    seen: Precise,
+    times: Any,
+) -> Step:
+    """Return the step of UMAB-S from a loss in every run, where `times` is cn."""
+    run = np.arange(len(p))
+    drawn_with = drawn_from[run, arm]
+    clipped = np.maximum(seen, -clipped_at(p[run, arm], drawn_with, inverse_rate))
+    charge = times * CHARGE * (1 - drawn_with) * (clipped - seen)
+    estimate = clipped / drawn_with
+    sums = sums.copy()
+    sums[run, arm] += estimate
+    cost = _stability(p, arm, estimate, log_barrier(sums, inverse_rate), inverse_rate)
+    return Step(clipped=clipped, cost=cost, charge=charge, sums=sums)
 
 
 def clipped_at(p: Precise, drawn_from: Precise, inverse_rate: Precise) -> Precise:
@@ -221,18 +180,6 @@ def clipped_at(p: Precise, drawn_from: Precise, inverse_rate: Precise) -> Precis
     It is infinite until there is a learning rate.
     """
     return np.where(inverse_rate > 0, LIMIT * drawn_from / p * inverse_rate, np.longdouble(np.inf))
-
-
-def _raised(p: Precise, floor: Precise) -> Precise:
-    """Return p with every entry below the floor raised to it, at the cost of what the others have above it.
-
-    As Σ p = 1, what is above the floor is 1 − nρ more than what is missing below it.
-    """
-    missing = np.maximum(0, floor - p).sum(axis=1, keepdims=True)
-    spare = 1 - p.shape[1] * floor
-    with np.errstate(invalid="ignore"):  # a single arm has nothing to spare, and lacks nothing
-        left = spare / (spare + missing)
-    return np.where(missing > 0, floor + np.maximum(0, p - floor) * left, p)
 
 
 def _stability(
@@ -257,24 +204,24 @@ def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.
     n_runs, n_rounds, n_arms = table.shape
     known_sign = isinstance(policy, UMABNN)
 
-    def room(*shape: int) -> Precise:
+    def zeros(*shape: int) -> Precise:
         return np.zeros((n_runs, *shape), dtype=np.longdouble)
 
-    kept = _room(table)
+    kept = room(table)
     run = np.arange(n_runs)
-    sums, sizes, offsets = room(n_arms), room(n_arms), room(n_arms)
-    squares, cost = room(), room()
+    sums, sizes, offsets = zeros(n_arms), zeros(n_arms), zeros(n_arms)
+    squares, cost = zeros(), zeros()
     if isinstance(policy, UMABG):
-        clip = room() - policy.initial_scale
-        inverse_rate = room() + np.longdouble(policy.initial_scale) / np.longdouble(policy.rate)
-        rho = room() + (0 if policy.exploration == "none" else np.longdouble(0.5) / n_arms**2)
+        clip = zeros() - policy.initial_scale
+        inverse_rate = zeros() + np.longdouble(policy.initial_scale) / np.longdouble(policy.rate)
+        rho = zeros() + (0 if policy.exploration == "none" else np.longdouble(0.5) / n_arms**2)
     else:
-        clip, inverse_rate, rho = room(), room(), room()
+        clip, inverse_rate, rho = zeros(), zeros(), zeros()
     for t in range(n_rounds + 1):
         p = log_barrier(sums, inverse_rate)
-        offsets = room(n_arms) if known_sign else _offsets(p, rho)
+        offsets = zeros(n_arms) if known_sign else _offsets(p, rho)
         drawn_from = p + rho[:, None] * offsets
-        _keep(
+        keep(
             kept,
             t,
             p=p,

@@ -9,27 +9,31 @@ geometric mean of its scores.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
 from umab._support.progress import Progress
+from umab.algorithms.base import Policy
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.algorithms.registry import recommended, registered
-from umab.datasets.suite_tables import Entry, Half, entries
-from umab.engine.simulate import simulate, takes
+from umab.datasets.suite_parts import Entry, Half
+from umab.datasets.suite_tables import entries
+from umab.engine.simulate import final_states, simulate, takes
 from umab.research.experiments.runner import Summary
 from umab.tables.losses import Losses
 
 RECOMMENDED = recommended().name
+STEADY = recommended(changing=False).name
+"""The policy that is recommended if nothing changes; prices are relative to it."""
 AT_RANDOM = "uniform"
 
-ABLATIONS = {
+STEADY_ABLATIONS = {
     "centring": "umab-s",
     "the start without a scale": "centred(umab-s:initial_scale=1)",
     "the learning rate from stability": "centred(umab-s:learning=squares)",
@@ -38,7 +42,7 @@ ABLATIONS = {
     "all exploration": "centred(umab-s:exploration=none)",
     "all except centring: UMAB-G-A inside": "centred(umab-g-a:rate=4)",
 }
-"""The recommended policy with one ingredient off, by what is off."""
+"""The policy `STEADY` with one ingredient off, by what is off."""
 
 FLOOR = 0.05
 """The smallest score, as a share of the regret of choosing at random; a lower one counts as this."""
@@ -66,6 +70,43 @@ class Estimate(NamedTuple):
 
     value: float
     se: float
+
+
+class Trials(NamedTuple):
+    """How trials are run, on any table."""
+
+    n_trials: int
+    seed: int
+    n_threads: int | None
+    bar: Progress
+
+    def final_regrets(
+        self, policies: Iterable[Policy], losses: Losses | Array, *, expected: bool = True
+    ) -> list[Array]:
+        """Return the final regrets of the trials of each policy."""
+        results = simulate(
+            policies,
+            losses,
+            n_trials=self.n_trials,
+            seed=self.seed,
+            expected=expected,
+            keep="summary",
+            n_threads=self.n_threads,
+            progress=self.bar,
+        )
+        return [result.final_regret for result in results]
+
+    def final_states(self, policy: Policy, losses: Losses) -> Iterator[Any]:
+        """Yield the final states of the trials of a policy."""
+        return final_states(
+            policy, losses, n_trials=self.n_trials, seed=self.seed, n_threads=self.n_threads, progress=self.bar
+        )
+
+    def accepted(self, policies: Mapping[str, Policy], losses: Losses) -> dict[str, Array]:
+        """Return the final expected regrets of the policies that accept all losses of the table."""
+        taken = {name: policy for name, policy in policies.items() if takes(policy, losses)}
+        self.bar.skip(self.n_trials * losses.n_rounds * (len(policies) - len(taken)))
+        return dict(zip(taken, self.final_regrets(taken.values(), losses), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +153,7 @@ class Standings:
     @property
     def shown(self) -> tuple[str, ...]:
         """The policies that are compared: all except choosing at random and those with an ingredient off."""
-        return tuple(name for name in self.policies if name != AT_RANDOM and name not in ABLATIONS.values())
+        return tuple(name for name in self.policies if name != AT_RANDOM and name not in STEADY_ABLATIONS.values())
 
     @cached_property
     def relative(self) -> Array:
@@ -122,8 +163,7 @@ class Standings:
     @cached_property
     def _resampled(self) -> Array:
         """The scores with resampled trials, which are the same for all policies: samples × tables × policies."""
-        rng = np.random.default_rng(0)
-        return self._relative(rng.multinomial(self.n_trials, [1 / self.n_trials] * self.n_trials, _RESAMPLED))
+        return self._relative(resampled_trials(self.n_trials))
 
     def _relative(self, weights: npt.NDArray[np.number]) -> Array:
         """Return the scores if each trial counts as often as `weights` says: samples × tables × policies."""
@@ -151,7 +191,7 @@ class Standings:
     def mean(self, name: str) -> Estimate:
         """Return the mean score of a policy; not a number if it does not accept all tables."""
         (column,) = self.columns([name])
-        return _estimate(_geometric(self.relative[:, column]), _geometric(self._resampled[:, :, column]))
+        return estimate(geometric(self.relative[:, column]), geometric(self._resampled[:, :, column]))
 
     def ratio(self, name: str, *, without: int = 0) -> Estimate:
         """Return the mean score of a policy, divided by the best competitor's.
@@ -164,7 +204,26 @@ class Standings:
         quotients = self.relative[:, own] / self.relative[:, other]
         kept = np.argsort(quotients)[without:]
         resampled = self._resampled[:, :, own] / self._resampled[:, :, other]
-        return _estimate(_geometric(quotients[kept]), _geometric(resampled[:, kept]))
+        return estimate(geometric(quotients[kept]), geometric(resampled[:, kept]))
+
+    def price(self, name: str) -> Estimate:
+        """Return the mean score of a policy, divided by that of `STEADY`."""
+        return estimate(geometric(self._to_steady(name, self.relative)), geometric(self._prices(name)))
+
+    def highest_price(self, name: str) -> tuple[Estimate, str]:
+        """Return the largest quotient of these scores on one table, and the name of the table."""
+        return largest(self._to_steady(name, self.relative), self._prices(name), self._names_of_tables)
+
+    def _prices(self, name: str) -> Array:
+        return self._to_steady(name, self._resampled)
+
+    def _to_steady(self, name: str, relative: Array) -> Array:
+        (own,), (other,) = self.columns([name]), self.columns([STEADY])
+        return np.asarray(relative[..., own] / relative[..., other])
+
+    @property
+    def _names_of_tables(self) -> list[str]:
+        return [table.entry.name for table in self.scored]
 
     def to_best(self, name: str) -> Array:
         """Return, for each table, the score of a policy as a multiple of the best competitor's there."""
@@ -179,12 +238,8 @@ class Standings:
 
     def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the largest of these multiples, and the name of its table."""
-        multiples = self._to_best(name, self.relative)
-        if np.isnan(multiples).all():
-            return Estimate(math.nan, math.nan), "–"
-        at = int(np.nanargmax(multiples))
-        resampled = self._to_best(name, self._resampled[:, at])
-        return _estimate(multiples[at], resampled), self.scored[at].entry.name
+        resampled = self._to_best(name, self._resampled)
+        return largest(self._to_best(name, self.relative), resampled, self._names_of_tables)
 
     def n_played(self, name: str) -> int:
         """Return on how many of the scored tables a policy was run: those whose losses it accepts."""
@@ -209,7 +264,7 @@ def contest(
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> list[Standings]:
-    """Run the recommended policy, its competitors and others on the suite.
+    """Run both recommended policies, their competitors and others on the suite.
 
     Parameters
     ----------
@@ -218,16 +273,16 @@ def contest(
     policies
         Names of further policies to run.
     ablations
-        Whether also to run the recommended policy with each ingredient off.
+        Whether also to run `STEADY` with each ingredient off.
     n_trials, seed, n_threads, progress
         As for `umab.simulate`.
     data_seed, real
         As `seed` and `real` of `umab.datasets.suite`.
     """
-    more = tuple(ABLATIONS.values()) if ablations else ()
-    names = tuple(dict.fromkeys((RECOMMENDED, *competitors(), AT_RANDOM, *more, *policies)))
-    for name in names:
-        which = policy_of(name)  # refuses an unknown name
+    more = tuple(STEADY_ABLATIONS.values()) if ablations else ()
+    names = tuple(dict.fromkeys((RECOMMENDED, STEADY, *competitors(), AT_RANDOM, *more, *policies)))
+    run = {name: policy_of(name) for name in names}  # refuses an unknown name
+    for name, which in run.items():
         if which.full_information or which.needs_range:
             raise ValueError(f"policies on the suite must see one arm per round and need no range, but got {name}")
     n_trials = checks.whole("n_trials", n_trials, least=2)
@@ -235,10 +290,11 @@ def contest(
     n_rounds = sum(losses.n_rounds for found in chosen.values() for _, losses in found)
     work = n_rounds * n_trials * (len(names) + 1)
     with Progress(work, "running the suite", progress, unit="rounds") as bar:
+        trials = Trials(n_trials, seed, n_threads, bar)
         return [
             Standings(
                 half,
-                tuple(_play(entry, losses, names, n_trials, seed, n_threads, bar) for entry, losses in found),
+                tuple(play(entry, losses, run, trials) for entry, losses in found),
                 names,
                 n_trials,
                 seed,
@@ -248,33 +304,31 @@ def contest(
         ]
 
 
-def _play(
-    entry: Entry, losses: Losses, names: Sequence[str], n_trials: int, seed: int, n_threads: int | None, bar: Progress
-) -> Played:
-    taken = [name for name in names if takes(policy_of(name), losses)]
-
-    def final(policies: list[str], expected: bool) -> list[Array]:
-        results = simulate(
-            [policy_of(name) for name in policies],
-            losses,
-            n_trials=n_trials,
-            seed=seed,
-            expected=expected,
-            keep="summary",
-            n_threads=n_threads,
-            progress=bar,
-        )
-        return [result.final_regret for result in results]
-
-    regrets = dict(zip(taken, final(taken, True), strict=True))
-    bar.skip(n_trials * losses.n_rounds * (len(names) - len(taken)))
-    return Played(entry, losses, regrets, Summary.of(final([AT_RANDOM], False)[0]))
+def play(entry: Entry, losses: Losses, policies: Mapping[str, Policy], trials: Trials) -> Played:
+    """Run policies on a table; choosing at random, `AT_RANDOM`, must be one of them."""
+    regrets = trials.accepted(policies, losses)
+    (sampled,) = trials.final_regrets([policies[AT_RANDOM]], losses, expected=False)
+    return Played(entry, losses, regrets, Summary.of(sampled))
 
 
-def _geometric(values: Array) -> Array:
+def resampled_trials(n_trials: int) -> npt.NDArray[np.int64]:
+    """Return how often each trial counts in each of many samples of the trials, which are the same in all tables."""
+    return np.random.default_rng(0).multinomial(n_trials, [1 / n_trials] * n_trials, _RESAMPLED)
+
+
+def geometric(values: Array) -> Array:
     """Return the geometric means along the last axis."""
     return np.asarray(np.exp(np.log(values).mean(axis=-1)))
 
 
-def _estimate(value: Array, resampled: Array) -> Estimate:
+def estimate(value: Array, resampled: Array) -> Estimate:
+    """Return a number, with the error that it has if the trials are resampled."""
     return Estimate(float(value), float(resampled.std(ddof=1)))
+
+
+def largest(values: Array, resampled: Array, tables: Sequence[str]) -> tuple[Estimate, str]:
+    """Return the largest of one value per table, and the name of its table; `resampled` has samples × tables."""
+    if np.isnan(values).all():
+        return Estimate(math.nan, math.nan), "–"
+    at = int(np.nanargmax(values))
+    return estimate(values[at], resampled[:, at]), tables[at]

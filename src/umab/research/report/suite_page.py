@@ -13,10 +13,11 @@ from umab._support.files import write_atomically
 from umab._support.progress import Progress
 from umab.engine.simulate import versions
 from umab.research.experiments.contest import (
-    ABLATIONS,
     AT_RANDOM,
     FLOOR,
     RECOMMENDED,
+    STEADY,
+    STEADY_ABLATIONS,
     SURE,
     WORST_WANTED,
     Estimate,
@@ -56,7 +57,7 @@ def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
             write_atomically(new / "figures" / f"{half}.svg", drawing.encode())
             bar.advance(1)
         content = _content(standings, command)
-        page = shell.html("suite.html", content, {half: _wide(chart) for half, chart in charts.items()})
+        page = shell.html("suite.html", content, {half: wide(chart) for half, chart in charts.items()})
         write_atomically(new / "index.html", page.encode())
         write_atomically(new / "page.md", shell.markdown("suite.md", content).encode())
     return folder / "index.html"
@@ -69,11 +70,12 @@ def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
         "halves": standings,
         "lines": {each.half: lines(each) for each in standings},
         "off": {each.half: ablation_lines(each) for each in standings},
-        "verdicts": {each.half: words.contest_verdict(each) for each in standings},
+        "verdicts": {each.half: verdicts(each) for each in standings},
         "tables": {each.half: table_rows(each) for each in standings},
         "unscored": {each.half: [table for table in each.tables if not table.scored] for each in standings},
         "stand_ins": stand_ins(standings),
         "recommended": RECOMMENDED,
+        "steady": STEADY,
         "floor": f"{FLOOR:.0%}",
         "sure": f"{SURE:g}",
         "n_trials": standings[0].n_trials,
@@ -81,6 +83,11 @@ def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
         "data_seed": standings[0].data_seed,
         "versions": versions(),
     }
+
+
+def verdicts(standings: Standings) -> list[str]:
+    """Say whether each of the recommended policies meets the targets."""
+    return [words.contest_verdict(standings, name) for name in (RECOMMENDED, STEADY)]
 
 
 def stand_ins(standings: Sequence[Standings]) -> list[str]:
@@ -95,15 +102,15 @@ def lines(standings: Standings) -> list[Line]:
 
 
 def ablation_lines(standings: Standings) -> list[tuple[str, Line]]:
-    """Return the recommended policy with nothing off and with each ingredient off."""
-    every = {"nothing": RECOMMENDED, **ABLATIONS}
+    """Return `STEADY` with nothing off and with each ingredient off."""
+    every = {"nothing": STEADY, **STEADY_ABLATIONS}
     return [(off, _line(standings, name)) for off, name in every.items() if name in standings.policies]
 
 
 def table_rows(standings: Standings) -> list[tuple[str, ...]]:
     """Return one row for each scored table: regrets in percent of choosing at random, and the best competitor."""
     rows: list[tuple[str, ...]] = []
-    multiples = standings.to_best(RECOMMENDED)
+    multiples = [standings.to_best(name) for name in (RECOMMENDED, STEADY)]
     for at, table in enumerate(standings.scored):
         summaries = {name: Summary.of(regrets) for name, regrets in table.regrets.items()}
         rivals = [name for name in competitors() if name in summaries]
@@ -114,9 +121,10 @@ def table_rows(standings: Standings) -> list[tuple[str, ...]]:
                 table.entry.about,
                 f"{table.losses.n_rounds:,} × {table.losses.n_arms}",
                 _percent(summaries[RECOMMENDED], table),
+                _percent(summaries[STEADY], table),
                 _percent(summaries[best], table) if best else "–",
                 best,
-                f"{multiples[at]:.2f}",
+                *(f"{each[at]:.2f}" for each in multiples),
             )
         )
     return rows
@@ -173,16 +181,17 @@ def _line(standings: Standings, name: str) -> Line:
     played = multiples[~np.isnan(multiples)]
     return Line(
         name,
-        _measured(standings.mean(name)),
-        _measured(standings.ratio(name)),
-        _measured(worst),
+        measured(standings.mean(name)),
+        measured(standings.ratio(name)),
+        measured(worst),
         table,
         f"{(played <= WORST_WANTED).mean():.0%}" if len(played) else "–",
         f"{standings.n_played(name)} of {len(standings.scored)}",
     )
 
 
-def _measured(estimate: Estimate) -> str:
+def measured(estimate: Estimate) -> str:
+    """Return a number with its error, or a dash if it is not a number."""
     return "–" if math.isnan(estimate.value) else words.measured(*estimate)
 
 
@@ -191,7 +200,7 @@ def _percent(summary: Summary, table: Played) -> str:
     return f"{100 * summary.mean / at_random:.1f} ± {100 * summary.se / at_random:.1f}"
 
 
-def _wide(chart: dict[str, Any]) -> dict[str, Any]:
+def wide(chart: dict[str, Any]) -> dict[str, Any]:
     """Return the chart made as wide as its element on the page."""
     legend = {**chart["config"]["legend"], "orient": "bottom"}
     config = {**chart["config"], "legend": legend}

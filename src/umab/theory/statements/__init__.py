@@ -7,10 +7,10 @@ appendix, in order: Orabona's lemma, two on the steps of the log-barrier, and tw
 
 from types import ModuleType
 
-from umab.theory.statements import ftrl, monotone, theorem1, theorem2, theorem_r
+from umab.theory.statements import ftrl, monotone, theorem1, theorem2, theorem_r, theorem_sh, theorem_w
 from umab.theory.statements.common import Form, Sides, Statement, Steps
 
-__all__ = ["OF_UMAB_S", "STATEMENTS", "Form", "Sides", "Statement", "Steps"]
+__all__ = ["OF_UMAB_S", "OF_UMAB_SH", "OF_UMAB_W", "STATEMENTS", "Form", "Sides", "Statement", "Steps"]
 
 
 def _declared_in(*modules: ModuleType) -> tuple[Statement, ...]:
@@ -23,3 +23,9 @@ STATEMENTS = _declared_in(ftrl, theorem1, theorem2, monotone)
 
 OF_UMAB_S = _declared_in(theorem_r)
 """The statements about UMAB-S, bare or centred, that hold along every sequence of arms."""
+
+OF_UMAB_W = _declared_in(theorem_w)
+"""The statements about UMAB-W that hold along every sequence of arms."""
+
+OF_UMAB_SH = _declared_in(theorem_sh)
+"""The statements about UMAB-Sh, bare or centred, that hold along every sequence of arms."""

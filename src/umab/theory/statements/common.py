@@ -11,7 +11,7 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
-from umab.theory.trajectory import Precise, Trajectory
+from umab.theory.path import Precise, Trajectory
 
 Form = Literal["as printed", "as repaired", "as proved"]
 
@@ -183,3 +183,16 @@ def step_at_most(steps: Steps, right: Precise) -> Sides:
     """State that each step is at most `right`."""
     gained, size = steps.step
     return Sides(gained, right, size)
+
+
+def exploration_at_most_floor(steps: Steps, more: Precise | int = 0) -> Sides:
+    """State |⟨ℓ_t, p'_t − p_t⟩| ≤ ((n − 1)ρ_t + more)(max_k ℓ_{t,k} − min_k ℓ_{t,k}).
+
+    With nothing more, it holds if p'_t is p_t raised to ρ_t.
+    """
+    path = steps.of
+    p, drawn_from = path.p[:, :-1], path.drawn_from[:, :-1]
+    cost = np.abs((path.losses * (drawn_from - p)).sum(axis=2))
+    spread = path.losses.max(axis=2) - path.losses.min(axis=2)
+    size = (np.abs(path.losses) * (drawn_from + p)).sum(axis=2)
+    return Sides(cost, ((steps.n - 1) * path.exploration[:, :-1] + more) * spread, size)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from umab.theory.path import Precise
 from umab.theory.statements.common import (
     THEOREM_1,
     THEOREM_2,
@@ -18,7 +19,6 @@ from umab.theory.statements.common import (
     statement,
     step_at_most,
 )
-from umab.theory.trajectory import Precise
 
 
 def regret_of_ftrl(steps: Steps, gained: Precise, size: Precise) -> Sides:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from umab.theory.path import Precise
 from umab.theory.statements.common import THEOREM_2, Sides, Steps, plain, statement
-from umab.theory.trajectory import Precise
 
 
 def _never_grows(values: Precise) -> Sides:

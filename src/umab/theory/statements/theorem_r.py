@@ -9,16 +9,27 @@ centred.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
 from umab.algorithms.umab_s import UMABS
-from umab.theory.bounds import CLIPPED, KAPPA, REST, SHARE, growth, jumps
-from umab.theory.statements.common import Sides, Steps, only_where, plain, product, statement, step_at_most
+from umab.theory.bounds import KAPPA, REST, SHARE, clipping, growth, jumps
+from umab.theory.path import PRECISION, Precise
+from umab.theory.statements.common import (
+    Sides,
+    Steps,
+    exploration_at_most_floor,
+    only_where,
+    plain,
+    product,
+    statement,
+    step_at_most,
+)
 from umab.theory.statements.ftrl import regret_of_ftrl
-from umab.theory.trajectory import OURS, PRECISION, Precise, core_of
+from umab.theory.trajectory import PROVED_IN, core_of
 
-_proved = functools.partial(statement, where="docs/recommended.md", form="as proved", of=(OURS,))
+_proved = functools.partial(statement, where=PROVED_IN[UMABS.theorem], form="as proved", of=(UMABS.theorem,))
 """Declares a statement of this proof."""
 
 
@@ -52,10 +63,42 @@ def _paid(steps: Steps) -> Precise:
     return np.asarray(steps.of.inverse_rate * np.longdouble(_core(steps).rate) * steps.n)
 
 
-def _most_that_jumps_cost(steps: Steps) -> Precise:
-    """Return ((8/3)cn + 1/ρ_T)L⁻."""
+def _most_that_jumps_cost(steps: Steps, share: Any) -> Precise:
+    """Return (2·share·cn + 1/ρ_T)L⁻."""
     path = steps.of
-    return np.asarray(jumps(_core(steps), path.n_arms, 1 / path.exploration[:, -2]) * _most_negative_seen(steps))
+    times = jumps(_core(steps), path.n_arms, 1 / path.exploration[:, -2], share)
+    return np.asarray(times * _most_negative_seen(steps))
+
+
+# What follows if p_{t,k} ≤ share · p'_{t,k} for every arm.
+
+
+def share_at_most(steps: Steps, share: Any) -> Sides:
+    """State that p_{t,k} is at most so many times p'_{t,k} for every arm."""
+    path = steps.of
+    with np.errstate(divide="ignore"):
+        most = (path.p / path.drawn_from)[:, :-1].max(axis=2)
+    return plain(most, share + 0 * most)
+
+
+def jumps_at_most(steps: Steps, share: Any) -> Sides:
+    """State Σ(M_t + G_t) over the jumps ≤ (2·share·cn + 1/ρ_T)L⁻."""
+    added = np.where(_is_jump(steps), steps.of.stability + steps.of.charge, np.longdouble(0))
+    return plain(added.sum(axis=1), _most_that_jumps_cost(steps, share))
+
+
+def paid_at_most(steps: Steps, share: Any) -> Sides:
+    """State A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + (2·share·cn + 1/ρ_T)L⁻, with the sum over all rounds but jumps."""
+    squares = np.where(_is_jump(steps), np.longdouble(0), _weight(steps) ** 2).sum(axis=1)
+    root = np.sqrt(growth(_core(steps), steps.of.n_arms) * squares)
+    return plain(_paid(steps)[:, -1], root + _most_that_jumps_cost(steps, share))
+
+
+def clipped_at_most(steps: Steps, share: Any) -> Sides:
+    """State Σ(1 − p'_{t,k_t})d_t ≤ (share/(gK))L⁻."""
+    path = steps.of
+    clipped = ((1 - steps.drawn_with) * (path.clipped - path.seen)).sum(axis=1)
+    return plain(clipped, clipping(share) * _most_negative_seen(steps))
 
 
 @_proved(id="S1, floor", text="ρ_t ≤ p'_{t,k} for every arm")
@@ -66,14 +109,12 @@ def _no_arm_below_the_floor(steps: Steps) -> Sides:
 
 @_proved(id="S2, share", text="p_{t,k} ≤ (4/3)p'_{t,k} for every arm")
 def _share_that_the_floor_costs(steps: Steps) -> Sides:
-    path = steps.of
-    with np.errstate(divide="ignore"):
-        most = (path.p / path.drawn_from)[:, :-1].max(axis=2)
-    return plain(most, SHARE + 0 * most)
+    return share_at_most(steps, SHARE)
 
 
 @_proved(id="S2, rest", text="1 − p_{t,k} ≤ (6/5)(1 − p'_{t,k}) for every arm")
-def _share_of_the_rest_that_the_floor_costs(steps: Steps) -> Sides:
+def share_of_the_rest_that_the_floor_costs(steps: Steps) -> Sides:
+    """Take the arm for which it is closest to failing."""
     path = steps.of
     p, drawn_from = path.p[:, :-1], path.drawn_from[:, :-1]
     worst = (REST * drawn_from - p).argmax(axis=2)[:, :, None]
@@ -86,40 +127,39 @@ def _share_of_the_rest_that_the_floor_costs(steps: Steps) -> Sides:
     text="|⟨ℓ_t, p'_t − p_t⟩| ≤ (n − 1)ρ_t(max_k ℓ_{t,k} − min_k ℓ_{t,k}), so at most 2(n − 1)ρ_t‖ℓ_t‖∞",
 )
 def _cost_of_exploration(steps: Steps) -> Sides:
-    path = steps.of
-    p, drawn_from = path.p[:, :-1], path.drawn_from[:, :-1]
-    cost = np.abs((path.losses * (drawn_from - p)).sum(axis=2))
-    spread = path.losses.max(axis=2) - path.losses.min(axis=2)
-    size = (np.abs(path.losses) * (drawn_from + p)).sum(axis=2)
-    return Sides(cost, (steps.n - 1) * path.exploration[:, :-1] * spread, size)
+    return exploration_at_most_floor(steps)
 
 
 @_proved(id="S4, step", text="what FTRL gains by knowing ℓ̂_t is at most M_t")
-def _step_at_most_stability(steps: Steps) -> Sides:
+def step_at_most_stability(steps: Steps) -> Sides:
+    """Compare with the gain at p_{t+1}, for which the rate has already fallen."""
     return step_at_most(steps, steps.of.stability)
 
 
 @_proved(id="S4, FTRL", text="Σ⟨ℓ̂_t, p_t − u⟩ ≤ Ψ(u)/η_{T+1} + ΣM_t, for every comparator u")
-def _regret_at_most_regulariser_and_stability(steps: Steps) -> Sides:
+def regret_at_most_regulariser_and_stability(steps: Steps) -> Sides:
+    """Take the comparator for which it is closest to failing."""
     _, size = steps.step
     return regret_of_ftrl(steps, steps.of.stability, size + steps.of.stability)
 
 
 @_proved(id="S5, small step", text="M_t ≤ min(κη_tw²_t, w_t), except for jumps")
-def _stability_of_a_small_step(steps: Steps) -> Sides:
+def stability_of_a_small_step(steps: Steps) -> Sides:
+    """Say nothing about jumps."""
     weight = _weight(steps)
     right = np.minimum(product(KAPPA * steps.rate, weight * weight), weight)
     return only_where(~_is_jump(steps), Sides(steps.of.stability, right, _size_of_stability(steps)))
 
 
 @_proved(id="S6, jump", text="for a jump, M_t ≤ |y'_t|/ρ_t")
-def _stability_of_a_jump(steps: Steps) -> Sides:
+def stability_of_a_jump(steps: Steps) -> Sides:
+    """Say nothing about other rounds."""
     path = steps.of
     return only_where(_is_jump(steps), plain(path.stability, np.abs(path.clipped) / path.exploration[:, :-1]))
 
 
 @_proved(id="S7, growth", text="A²_{t+1} ≤ A²_t + (1 + 2κcn)w²_t, except for jumps")
-def _growth_of_what_is_paid(steps: Steps) -> Sides:
+def growth_of_what_is_paid(steps: Steps) -> Sides:
     """Take A²_{t+1} − A²_t as a product, so that a small step is not lost next to a large sum."""
     cost, paid, weight = steps.of.stability, _paid(steps), _weight(steps)
     both = paid[:, :-1] + paid[:, 1:]
@@ -129,21 +169,16 @@ def _growth_of_what_is_paid(steps: Steps) -> Sides:
 
 @_proved(id="S8, jumps", text="Σ(M_t + G_t) over the jumps ≤ ((8/3)cn + 1/ρ_T)L⁻")
 def _cost_of_all_jumps(steps: Steps) -> Sides:
-    added = steps.of.stability + steps.of.charge
-    return plain(np.where(_is_jump(steps), added, np.longdouble(0)).sum(axis=1), _most_that_jumps_cost(steps))
+    return jumps_at_most(steps, SHARE)
 
 
 @_proved(
     id="S9, total", text="A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + ((8/3)cn + 1/ρ_T)L⁻, with the sum over all rounds but jumps"
 )
 def _all_that_is_paid(steps: Steps) -> Sides:
-    squares = np.where(_is_jump(steps), np.longdouble(0), _weight(steps) ** 2).sum(axis=1)
-    root = np.sqrt(growth(_core(steps), steps.of.n_arms) * squares)
-    return plain(_paid(steps)[:, -1], root + _most_that_jumps_cost(steps))
+    return paid_at_most(steps, SHARE)
 
 
 @_proved(id="S10, clipping", text="Σ(1 − p'_{t,k_t})d_t ≤ (4/(3gK))L⁻, where g = 1/8 and K = 2")
 def _all_that_is_clipped(steps: Steps) -> Sides:
-    path = steps.of
-    clipped = ((1 - steps.drawn_with) * (path.clipped - path.seen)).sum(axis=1)
-    return plain(clipped, CLIPPED * _most_negative_seen(steps))
+    return clipped_at_most(steps, SHARE)

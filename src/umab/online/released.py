@@ -1,0 +1,53 @@
+"""Choices that are kept outside the learner: by a server, for example, that stores them in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umab.online.choice import Choice, Draw, checked_draw
+from umab.online.feedback import as_loss, refusal
+from umab.online.persistent import Persistent
+
+
+class Releasing(Persistent):
+    """The part of a learner that lets go of open choices, and learns from them when they come back."""
+
+    def release(self, choice: Choice) -> Draw:
+        """Let go of an open choice, and return its draw, with which `settle` can learn from it at any later time.
+
+        The learner no longer knows the choice: it is neither saved with it nor expired by it. Whoever has the draw
+        must see to it that it is settled at most once.
+
+        Examples
+        --------
+        >>> import umab
+        >>> learner = umab.Learner("umab-w", arms=["a", "b"], seed=0)
+        >>> draw = learner.release(learner.select())
+        >>> learner.n_open
+        0
+        >>> learner.settle(draw, loss=2.5)
+        """
+        with self._changing():
+            known = self._core.known(choice)
+            draw = self._core.draw_of(known)
+            self._core.close(known, None)
+            self._n_quiet = 0  # whoever has the draw knows whether its feedback is missing
+            return draw
+
+    def settle(self, draw: Draw | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
+        """Learn from the loss, or the reward, of a draw that was released, from this learner or an earlier copy of it.
+
+        An arm that is gone learns nothing; one that was removed and added again learns.
+        """
+        draw = checked_draw(draw)
+        value, loss = as_loss(self._maximize, loss, reward)
+        with self._changing():
+            core = self._core
+            if not self._lowest <= loss <= self._highest:
+                raise refusal(core.policy, loss, draw.arm, reward)
+            index = core.index.get(draw.arm)
+            core.settle(draw, index, loss)
+            if index is not None:
+                core.tallies[index].take_in(value)
+            self._n_quiet = 0

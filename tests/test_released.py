@@ -1,0 +1,88 @@
+"""Choices that are kept outside a learner: released, and settled later."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umab
+
+ARMS = ["a", "b", "c"]
+
+
+def losses(seed: int) -> Any:
+    return np.random.default_rng(seed).normal([0.0, 1.0, 2.0], size=(300, 3))
+
+
+@pytest.mark.parametrize("policy", ["umab-w", "centred(umab-s)", "ahb", "scb"])
+@pytest.mark.parametrize("among", [None, ["a", "c"]])
+def test_released_and_settled_is_the_same_as_kept_open(policy: str, among: list[str] | None) -> None:
+    kept, releasing = (umab.Learner(policy, ARMS, seed=3) for _ in range(2))
+    waiting: list[tuple[umab.Choice, Any]] = []
+    for t, row in enumerate(np.abs(losses(1))):
+        choice = kept.select(among=among)
+        draw = releasing.release(releasing.select(among=among))
+        assert choice[:3] == draw[:3]
+        waiting.append((choice, json.loads(json.dumps(draw))))
+        if t % 3:
+            choice, draw = waiting.pop(t % len(waiting))
+            loss = float(row[choice.index])
+            kept.update(choice, loss)
+            releasing.settle(draw, loss)
+        assert kept.probabilities().tolist() == releasing.probabilities().tolist()
+    assert releasing.n_open == 0 and kept.n_open == len(waiting)
+    assert {arm: counter.mean for arm, counter in kept.counters().items()} == {
+        arm: counter.mean for arm, counter in releasing.counters().items()
+    }
+
+
+def test_a_release_survives_a_save_and_a_change_of_arms() -> None:
+    learner = umab.Learner("umab-w", ARMS, seed=0)
+    draws = [learner.release(learner.select()) for _ in range(30)]
+    learner = umab.Learner.from_json(learner.to_json())
+    gone = next(draw for draw in draws if draw.arm == "b")
+    stays = next(draw for draw in draws if draw.arm == "c")
+    learner.set_arms(["c", "a", "d"])
+    before = learner.to_json()
+    learner.settle(gone, 5.0)
+    assert learner.to_json() == before  # its arm is gone, so nothing is learned
+    learner.settle(stays, 5.0)
+    assert learner.counters()["c"].updates == 1
+
+
+def test_a_reward_is_settled_as_a_reward() -> None:
+    losing, gaining = umab.Learner("umab-w", 2, seed=0), umab.Learner("umab-w", 2, seed=0, maximize=True)
+    for value in (1.0, 3.0, -2.0):
+        losing.settle(losing.release(losing.select()), loss=-value)
+        gaining.settle(gaining.release(gaining.select()), reward=value)
+    assert losing.probabilities().tolist() == gaining.probabilities().tolist()
+
+
+def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
+    learner = umab.Learner("umab-nn", ARMS, seed=0)
+    choice = learner.select()
+    draw = learner.release(choice)
+    before = learner.to_json()
+    with pytest.raises(umab.errors.ClosedChoiceError):
+        learner.release(choice)
+    with pytest.raises(ValueError, match="eight values"):
+        learner.settle(draw[:4], 1.0)
+    with pytest.raises(ValueError, match="probability must be above 0"):
+        learner.settle(draw._replace(account_probability=0.0), 1.0)
+    with pytest.raises(ValueError, match="loss must be at least 0"):
+        learner.settle(draw, -1.0)
+    with pytest.raises(ValueError, match="finite"):
+        learner.settle(draw, float("nan"))
+    assert learner.to_json() == before
+
+
+def test_a_learner_that_releases_is_not_told_that_feedback_is_missing() -> None:
+    learner = umab.Learner("umab-w", 2, seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(1500):
+            learner.release(learner.select())
