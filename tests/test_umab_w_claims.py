@@ -127,3 +127,17 @@ def test_a_failure_of_the_best_arm_is_noticed_at_once_however_large_it_is(factor
         arms = umab.simulate("umab-w", latencies, n_trials=1, seed=seed).arms[0]
         assert (arms[3900:4000] == 0).mean() > 0.8
         assert (arms[4030:] == 0).mean() < 0.2
+
+
+def test_a_shock_that_all_arms_share_does_not_raise_an_alarm_for_each_of_them() -> None:
+    """Two restarts at most, of ten arms, and less than half of the regret of the policy that does not watch."""
+    mine: list[Array] = []
+    other: list[Array] = []
+    for seed in range(8):
+        table = np.random.default_rng(seed).normal([0.0] + [1.5] * 9, size=(3000, 10))
+        table[1500:] += 50.0
+        assert compiled_state(UMABW(), table, seed=seed).n_changes <= 2.0
+        for found, name in ((mine, "umab-w"), (other, "centred(umab-s)")):
+            found.append(umab.simulate(name, table, n_trials=10, seed=seed, expected=True).final_regret)
+    (cost, error), (usual, usual_error) = (mean_and_error(np.concatenate(each)) for each in (mine, other))
+    assert cost + SURE * error < 0.5 * (usual - SURE * usual_error)

@@ -86,7 +86,7 @@ class Change(NamedTuple):
     arm: Any
     """The arm whose losses showed it: its index, or its label if a learner says so; None if that arm is gone."""
     kept: bool | None
-    """Whether the new start was kept; False if it was undone, None while it is on trial."""
+    """Whether the restart was kept; False if it was undone, None while it is on trial."""
 
 
 class NoParameters(NamedTuple):

@@ -26,15 +26,15 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class LocallyCentred(Centred):
-    """A policy on losses above their level, for losses of all arms that move together, as with the time of day.
+    """A policy on losses minus their level, for losses of all arms that move together, as with the time of day.
 
-    As `Centred`, but what is subtracted from a loss, b_t, need not be the mean of all losses before it. If the losses
-    wander, it is a moving mean: of the two with rates 1/8 and 1/64, the one with the smaller sum of squared errors. It
-    is taken from the 33rd loss on, if that sum is below 0.6 times the same sum for the mean. On losses that do not
-    wander, this policy does what `Centred` does.
+    This is `Centred`, except that what is subtracted from a loss, b_t, need not be the mean of all losses before it. If
+    the losses wander, it is a moving mean: of the two with rates 1/8 and 1/64, the one with the smaller sum of squared
+    errors. It is taken from the 33rd loss on, if that sum is below 0.6 times the same sum for the mean. On losses that
+    do not wander, this policy does the same as `Centred`.
 
-    A policy that does not notice changes may get used to a leader that has become bad, because the level follows it.
-    `UMABW` notices that.
+    If the leader becomes bad, the level follows its losses, and the policy inside may stay with it. `UMABW` notices
+    such a change.
 
     Parameters
     ----------

@@ -50,15 +50,14 @@ DEEPEST = 20
 def recommended(*, changing: bool = True) -> Policy:
     """Return the policy to use when nothing is known: it needs no range, no horizon, no sign and no tuning.
 
-    It is `UMABW`, which notices when the losses change and starts afresh. Neither the units of the losses nor a number
-    added to all of them change what it does. docs/changing.md has its regret bound, with proof, and what it was
-    measured against.
+    It is `UMABW`, which notices when the losses change and starts afresh. Neither the unit of the losses nor a number
+    added to all of them changes what it does. docs/changing.md has its regret bound, with proof, and measurements.
 
     Parameters
     ----------
     changing
         Whether the losses may change with time. False returns `Centred` around `UMABS`, which competes with the best
-        single arm of the whole run: a little better if nothing ever changes, and with a better bound (see
+        single arm of the whole run. It does a little better if nothing ever changes, and has a better bound (see
         docs/recommended.md).
 
     Examples

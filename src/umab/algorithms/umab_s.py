@@ -57,8 +57,8 @@ class Parameters(NamedTuple):
 class UMABS(Policy):
     """UMAB-S, for losses of any size and sign; strictly scale-free, anytime.
 
-    `umab.recommended` is this policy on centred losses. It follows the regularized leader with a log-barrier, at a rate
-    that falls with the stability cost M of its steps,
+    `umab.recommended(changing=False)` is this policy on centred losses, and `UMABW` is built from it. It follows
+    the regularized leader with a log-barrier, at a rate that falls with the stability cost M of its steps,
 
         p_t = argmin_p Σ_{s<t} ⟨ℓ̂_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    η_t = rate · n / Σ_{s<t} (M_s + G_s),
         M_t = sup_q ⟨ℓ̂_t, p_t − q⟩ − Breg(q‖p_t) / η_t,

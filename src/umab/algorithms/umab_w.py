@@ -26,19 +26,19 @@ SHORTEST_TRIAL = 32.0
 """A trial has at least this many rounds, and `TRIAL_PER_ARM` more for each arm."""
 TRIAL_PER_ARM = 8.0
 SETTLED = 1.5
-"""A trial ends when it has lasted this many times as long as it took the last change of its leader to come."""
+"""A trial does not end before it has lasted this many times as long as it had when its leader last changed."""
 
 PATIENCE = 32.0
-"""For how many rounds in a row the level must move, or not, before the watch follows: a sudden change is noticed
-sooner than that."""
+"""For how many rounds in a row the level must move, or not move, before the watch does the same: a sudden change is
+noticed sooner than that."""
 
 MOST_BURSTS = 8.0
-"""At most this many times √(nt) of the first t rounds have bursts."""
+"""A round t has no burst if this many times √(nt) of the rounds before it had one."""
 
 N_CHANGES = 16
 """How many changes are remembered."""
 ON_TRIAL, KEPT, UNDONE = 0.0, 1.0, 2.0
-"""What came of a change."""
+"""The outcome of a change."""
 
 
 class Instance(NamedTuple):
@@ -61,27 +61,27 @@ class State(NamedTuple):
     marks: Rows  # the watch: for each arm its history and its record, see `umab.maths.ranks`
     counts: Rows
     records: Rows
-    attention: Rows  # for each arm: losses of the leader since its last one, how far it lately was below them, whether
+    attention: Rows  # for each arm: the leader's losses since its own last one, its excess, 1 if it has attention
     latest: FixedVector  # the leader's latest losses, as a ring, whose next place is `place`
     changes: FixedVector  # round, arm and outcome of each change, as a ring
     scratch: Vector
     place: float
     round: float  # t
-    age: float  # the rounds since the last start, also counting on after a start is undone
-    settled: float  # the age at which the leader changed last
+    age: float  # the rounds since the last start, whether or not it was undone
+    settled: float  # the age at which the leader last changed
     leader: float  # the likeliest arm, −1 if there are several
     former: float  # the leader that was replaced, −1 if there is no trial
-    doubt: float  # how often the evidence that is asked for has been doubled
+    doubt: float  # 2 to this power multiplies the logarithm of the evidence that is asked for
     n_changes: float
     n_bursts: float
-    watch_local: float  # 1 if the watch sees losses above a moving mean
+    watch_local: float  # 1 if the watch sees distances from a moving mean
     waited: float  # for how many rounds in a row it should have been otherwise
 
 
 class Parameters(NamedTuple):
     """The parameters of `UMABW`, as numbers."""
 
-    inner: RateParameters  # those of UMAB-S
+    inner: RateParameters  # the parameters of UMAB-S
     bursts: float  # 1 if there are bursts
     restarts: float  # which restarts, by their code
     local: float  # 1 if the centre may be a moving mean
@@ -91,36 +91,39 @@ class Parameters(NamedTuple):
 class UMABW(Policy):
     """UMAB-W ("watch"), for losses of any size, sign and offset in a world that may change; strictly scale-free.
 
-    It is UMAB-S on losses above their level (`umab.LocallyCentred`), with three additions.
+    It is UMAB-S on losses minus their level (see `umab.LocallyCentred`), with three additions.
 
     - A watch. Each loss of an arm is ranked among the earlier losses of that arm, and the ranks are bet on. If the
-      leader's losses have become larger, or those of another arm smaller, a change is noticed.
+      losses of the leader, the likeliest arm, have become larger, or the losses of another arm smaller, a change is
+      noticed.
     - Trials. After a change, a fresh UMAB-S takes over. If it ends at the same leader, then the change did not matter:
-      the old UMAB-S is put back, and the watch asks for twice the evidence from then on. Otherwise, for half of it.
-    - Bursts. An arm whose loss is below almost all of its own earlier losses, and below almost all of the leader's
-      latest ones, is drawn with a probability of at least 1/6 (if more than two arms are, then with 1/3 together), as
-      long as this goes on. So an improvement of an arm that is hardly ever drawn is noticed too.
+      the old UMAB-S is put back, and the logarithm of the evidence that the watch asks for doubles. Otherwise the fresh
+      one is kept, and the logarithm is halved if it had been doubled.
+    - Bursts. An arm whose losses are below almost all of its own earlier losses, and below almost all of the leader's
+      latest ones, is drawn with a probability of at least 1/6 as long as this goes on (more than two such arms share at
+      least 1/3). So an improvement of an arm that is hardly ever drawn is noticed too.
 
-    Only the order of the losses enters the watch and the bursts. There are fewer than √(t/n) + 1 restarts, and fewer
-    than 8√(nt) + 1 rounds with bursts, in the first t rounds.
+    The watch and the bursts use only the order of the losses, or of their distances from the level while it moves.
+    There are fewer than √(t/n) + 1 restarts, and fewer than 8√(nt) + 1 rounds with bursts, in the first t rounds.
 
     Parameters
     ----------
     attention
         ``"bursts"``, or for study ``"none"``.
     restarts
-        ``"tried"``, or for study ``"kept"``, where none is undone, and ``"none"``.
+        ``"tried"``, or for study ``"kept"``, where no restart is undone, and ``"none"``.
     centre
         ``"level"``, or for study ``"mean"``: the mean of all losses so far, as in `umab.Centred`.
     marks
-        How many losses of each arm the watch keeps, at least 2. It is 64, and other numbers are for study.
+        How many losses of each arm the watch keeps, at least 2. Later losses are only counted between them. Numbers
+        other than 64 are for study.
 
     Guarantee
     ---------
-    Against the best single arm, the guarantee of UMAB-S times the root of the number of starts, whatever the losses
-    are; of order L n^¼ T^¾ ln T at worst. docs/changing.md has the constants and the proof. That it follows changes is
-    measured and not proved; `umab.UMABSh` has a bound for every number of changes. The bound does not cover late
-    feedback.
+    Against the best single arm, the order of the guarantee of UMAB-S times the square root of the number of starts,
+    whatever the losses are; at worst, for many rounds, of order L n^¼ T^¾ ln T, where L is the range of the losses.
+    docs/changing.md has the constants and the proof. That it follows changes is measured, not proved; `umab.UMABSh` has
+    a bound for every number of changes. The bound does not cover late feedback.
 
     References
     ----------
@@ -209,7 +212,7 @@ class UMABW(Policy):
         return state.current.iterate
 
     def resized(self, state: State, arms: Sequence[int | None]) -> State:
-        """Resize both instances; a new arm has no history yet, and a change of an arm that is gone names no arm."""
+        """Resize both instances. A new arm has no history, and a change shown by an arm that is gone names no arm."""
         resized: State = super().resized(state, arms)
         replaced = super().resized(state._replace(current=state.replaced), arms).current
         changes = list(state.changes)
@@ -256,7 +259,7 @@ def _fresh(n_arms: int) -> Instance:
 
 
 def _learned(parameters: Parameters, state: State, account: int, loss: float, probability: float, arm: int) -> State:
-    """Return the state after a loss of `arm`, of which UMAB-S learns as a loss of `account`."""
+    """Return the state after a loss of `arm`, from which UMAB-S learns as from a loss of `account`."""
     n_arms = len(state.probabilities)
     n = float(n_arms)
     current, replaced, level = state.current, state.replaced, state.level
@@ -278,7 +281,7 @@ def _learned(parameters: Parameters, state: State, account: int, loss: float, pr
     instance_round, age, settled = current.round + 1.0, state.age + 1.0, state.settled
     watch_local = state.watch_local
     waited = state.waited + 1.0 if (watch_local == 1.0) != local else 0.0
-    if waited >= PATIENCE:  # what was noted is of another kind
+    if waited >= PATIENCE:  # the histories hold numbers of the other kind
         watch_local, waited = 1.0 - watch_local, 0.0
         for k in range(n_arms):
             forget(state.records[k])
@@ -368,5 +371,5 @@ def _copy(source: Instance, target: Instance) -> None:
 
 
 def _place_of(n_changes: float) -> int:
-    """Return where the latest of so many changes is in the ring."""
+    """Return where the latest of `n_changes` changes is in the ring."""
     return 3 * ((int(n_changes) - 1) % N_CHANGES)

@@ -6,16 +6,16 @@ from umab.maths.ranks import SEEN, bet, evidence_down, evidence_up, forget, note
 from umab.maths.simplex import Rows, Vector
 
 SURPRISE = 2.5
-"""The watch notices a change when its evidence reaches e to the power of this plus ln n, times 2 to the doubt."""
+"""The watch notices a change when its evidence reaches exp((`SURPRISE` + ln n) · 2^doubt)."""
 MOST_DOUBT = 8.0
-"""How often the evidence that is asked for can be doubled."""
+"""How often the logarithm of the evidence that is asked for can be doubled."""
 
 N_LATEST = 8
-"""How many of the leader's latest losses a loss of another arm is compared with."""
+"""How many of the leader's latest losses a loss of another arm is compared with, at most."""
 AROUSED, CALM = 0.39, 0.2
-"""An arm gets attention from the first of these on, until it is down to the second."""
+"""An arm gets attention when its excess reaches the first of these, and loses it when that falls to the second."""
 MOST_ATTENTION = 1.0 / 3.0
-"""The probability that arms with attention have together, at least; one of them has no more than half of it."""
+"""The sum of the floors of the arms with attention; a single one has half of it."""
 
 _GREATEST = 600.0  # e to this power is a double, with room for the bets
 _SINCE, _EXCESS, _ACTIVE = range(3)  # what the attention for an arm consists of
@@ -24,7 +24,7 @@ _SINCE, _EXCESS, _ACTIVE = range(3)  # what the attention for an arm consists of
 def watched(
     marks: Vector, counts: Vector, record: Vector, loss: float, leads: bool, n: float, doubt: float
 ) -> tuple[bool, float]:
-    """Bet on a loss and note it; return whether it shows a change that matters, and its rank, from −1 to 1."""
+    """Bet on a loss and note it. Return whether it shows a change that matters, and its rank, from −1 to 1."""
     rank = 0.0
     if record[SEEN] > 0.0:
         below, over = ranked(marks, counts, record, loss)
@@ -32,7 +32,7 @@ def watched(
         bet(record, below, over)
         enough = math.exp(min((SURPRISE + math.log(n)) * 2.0**doubt, _GREATEST))
         up, down = evidence_up(record) >= enough, evidence_down(record) >= enough
-        if up or down:  # the history starts afresh, with the next loss: this one is not a typical one
+        if up or down:  # the history starts afresh with the next loss, because this one is not typical
             forget(record)
             return (up if leads else down), rank
     note(marks, counts, record, loss)
@@ -68,9 +68,10 @@ def calm(row: Vector) -> None:
 
 
 def raised(p: Vector, iterate: Vector, attention: Rows, floor: float, may_burst: bool) -> float:
-    """Fill the probabilities with the iterate, raised to the floor and, for arms with attention, to more than it.
+    """Fill the probabilities with the iterate, raised to the floor or, in a burst, to a higher floor for some arms.
 
-    The others pay in proportion to what they have above their own floors. Return 1 if there is a burst, else 0.
+    These are the arms with attention. The others pay in proportion to what they have above their own floors. Return 1
+    if there is a burst, else 0.
     """
     n_active = 0.0
     for k in range(len(p)):

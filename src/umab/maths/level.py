@@ -1,8 +1,8 @@
 """The level of the losses, which may move: what to subtract from a loss before a policy learns from it.
 
 The level of a round is known before its arm is drawn. It is the mean of all losses so far or, where the losses wander,
-a moving mean, which follows them. A moving mean is taken once its predictions have been clearly better: the sum of its
-squared errors is below `CLEARLY` times that of the mean.
+a moving mean, which follows them. A moving mean is taken when its predictions have been clearly better: when the sum of
+its squared errors is below `CLEARLY` times the same sum for the mean.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,10 @@ FAST, SLOW = 1.0 / 8.0, 1.0 / 64.0
 """The rates of the two moving means."""
 
 CLEARLY = 0.6
-"""The share of the mean's squared errors below which a moving mean is taken."""
+"""A moving mean is taken if the sum of its squared errors is below this share of the same sum for the mean."""
 
 FIRST = 32.0
-"""The number of losses before which the level is their mean."""
+"""As long as there are fewer losses than this, the level is their mean."""
 
 
 class Level(NamedTuple):

@@ -2,15 +2,16 @@
 
 **A history in a fixed number of floats.** The first losses of an arm are kept, sorted: its marks. From then on, the
 history only counts how many losses equal a mark or lie between two marks. So it counts all losses of the arm, and two
-later losses are tied if they lie between the same marks. Nothing but comparisons of losses enters: no scale, no shift,
-no tail.
+later losses are tied if they lie between the same marks. Losses are only compared, so neither their scale, nor a
+shift, nor the tails of their distribution matter.
 
 **Bets.** As long as nothing changes, the rank of a loss among the c losses before it is uniform on c + 1 places. A bet
-is a function of the rank with mean 1. The product of the bets since some loss is wealth that does not grow in the mean,
-so that it becomes large by chance with a small probability, and grows exponentially after a change. The evidence is the
-mean of this wealth over the losses at which the betting may have started, with weights that sum to less than 1. There
-are two bets for each direction: one that is linear in the rank and finds small changes, and one on extreme ranks that
-finds large changes quickly. By Ville's inequality, evidence ever reaches e^x with a probability of at most e^−x.
+is a function of the rank with mean 1. The product of the bets since some loss is a wealth that does not grow on
+average, so it is unlikely to become large by chance, but it grows exponentially after a change. The evidence is the sum
+of this wealth over the losses at which the betting may have started, with weights that sum to less than 1. There are
+two bets for each direction: one that is linear in the rank and finds small changes, and one on extreme ranks that finds
+large changes quickly. If nothing changes, by Ville's inequality, the probability that the evidence ever reaches e^x is
+at most e^−x.
 """
 
 import math
@@ -18,7 +19,7 @@ import math
 from umab.maths.simplex import Vector
 
 SEEN, ROOTS, LINEAR_UP, EXTREME_UP, LINEAR_DOWN, EXTREME_DOWN = range(6)
-"""What the record of an arm holds: the number of its losses, Σ 1/√i up to one more than that, and its evidence."""
+"""What the record of an arm holds: the number c of losses, Σ 1/√i over i ≤ max(c, 1), and the wealth of each bet."""
 
 _WEIGHT = 0.93  # Σ 0.93 / ((c + 2) ln²(c + 2)) over c ≥ 1 is below 1
 _SLOPE = 0.5  # of the linear bet
@@ -30,13 +31,13 @@ def blank_record() -> list[float]:
 
 
 def forget(record: Vector) -> None:
-    """Forget the history of an arm and the evidence."""
+    """Forget the history and the evidence of an arm."""
     record[SEEN], record[ROOTS] = 0.0, 1.0
     record[LINEAR_UP], record[EXTREME_UP], record[LINEAR_DOWN], record[EXTREME_DOWN] = 0.0, 0.0, 0.0, 0.0
 
 
 def n_cells(n_marks: int) -> int:
-    """Return how many cells so many marks make: the marks, and the gaps before, between and after them."""
+    """Return how many cells there are for `n_marks` marks: the marks, and the gaps before, between and after them."""
     return 2 * n_marks + 1
 
 
@@ -58,9 +59,9 @@ def ranked(marks: Vector, counts: Vector, record: Vector, loss: float) -> tuple[
 
 
 def bet(record: Vector, below: float, above: float) -> None:
-    """Update the evidence of an arm by a loss with these ranks among the earlier ones, of which there is at least one.
+    """Update the evidence of an arm with a loss that has so many earlier losses below and above it.
 
-    A loss is bet on before it is noted.
+    There must be at least one earlier loss, and a loss is bet on before it is noted.
     """
     seen = record[SEEN]
     logarithm = math.log(seen + 2.0)

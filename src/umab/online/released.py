@@ -1,4 +1,4 @@
-"""Choices that are kept outside the learner: by a server, for example, that stores them in a database."""
+"""Choices that are kept outside the learner, for example by a server that stores them in a database."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Releasing(Persistent):
     def release(self, choice: Choice) -> Draw:
         """Let go of an open choice, and return its draw, with which `settle` can learn from it at any later time.
 
-        The learner no longer knows the choice: it is neither saved with it nor expired by it. Whoever has the draw
-        must see to it that it is settled at most once.
+        The learner no longer knows the choice: it neither saves it nor lets it expire. It is up to you to settle the
+        draw at most once.
 
         Examples
         --------
@@ -32,13 +32,13 @@ class Releasing(Persistent):
             known = self._core.known(choice)
             draw = self._core.draw_of(known)
             self._core.close(known, None)
-            self._n_quiet = 0  # whoever has the draw knows whether its feedback is missing
+            self._n_quiet = 0  # the keeper of the draw knows whether its feedback is missing
             return draw
 
     def settle(self, draw: Draw | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
-        """Learn from the loss, or the reward, of a draw that was released, from this learner or an earlier copy of it.
+        """Learn from the loss, or the reward, of a draw that this learner, or an earlier copy of it, has released.
 
-        An arm that is gone learns nothing; one that was removed and added again learns.
+        If its account's arm is gone, the policy learns nothing; if that arm was removed and added again, it learns.
         """
         draw = checked_draw(draw)
         value, loss = as_loss(self._maximize, loss, reward)

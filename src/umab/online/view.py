@@ -96,10 +96,10 @@ class View:
     def changes(self) -> list[Change]:
         """Return the latest changes that the policy has noticed, oldest first, at most 16.
 
-        Each has the number of losses learned when it was noticed, the arm whose losses showed it, and whether the new
+        Each has the number of losses learned when it was noticed, the arm whose losses showed it, and whether the fresh
         start was kept: True, False if it was undone because it led to the same arm, or None while it is on trial. The
-        arm is None if it was removed. A policy that does not watch for changes, such as ``"centred(umab-s)"``, has
-        none.
+        arm is None if it was removed. The list is empty for a policy that does not watch for changes, such as
+        ``"centred(umab-s)"``.
 
         Examples
         --------
