@@ -134,7 +134,7 @@ class Run:
             below, above = watch.rank(loss, self.policy.marks)
             rank = (below - above) / len(watch.losses)
             watch.bet(below, above)
-            enough = min((2.5 + math.log(self.n)) * 2**self.doubt, 600)
+            enough = min((2.5 + math.log(self.n)) * 1.5**self.doubt, 600)
             found = {way: math.log(watch.evidence(way)) >= enough for way in ("up", "down")}
             if any(found.values()):
                 self.watches[arm] = Watch()  # without this loss, which is not a typical one

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reference_umab_w import cell
 from umab.algorithms.umab_w import UMABW
-from umab.algorithms.watch import SURPRISE, watched
+from umab.algorithms.watch import CAUTION, SURPRISE, watched
 from umab.maths import ranks
 from umab.maths.ranks import SEEN, bet, blank_record, evidence_down, evidence_up, forget, note, ranked
 from umab.testing import EXTREMES, Array
@@ -220,7 +220,7 @@ def test_evidence_stays_positive_and_finite(losses: list[float], doubt: int) -> 
 def test_a_change_is_noticed_when_the_evidence_is_enough_and_then_forgotten(doubt: float) -> None:
     """Losses of 0 and then of 1: even the greatest evidence that is ever asked for is reached."""
     n = 5.0
-    enough = min((SURPRISE + math.log(n)) * 2.0**doubt, 600.0)
+    enough = min((SURPRISE + math.log(n)) * CAUTION**doubt, 600.0)
     leader, other = History(), History()
     found = []
     for t, loss in enumerate([0.0] * 8000 + [1.0] * 4000):

@@ -71,7 +71,7 @@ class State(NamedTuple):
     settled: float  # the age at which the leader last changed
     leader: float  # the likeliest arm, −1 if there are several
     former: float  # the leader that was replaced, −1 if there is no trial
-    doubt: float  # 2 to this power multiplies the logarithm of the evidence that is asked for
+    doubt: float  # 1.5 to this power multiplies the logarithm of the evidence that is asked for
     n_changes: float
     n_bursts: float
     watch_local: float  # 1 if the watch sees distances from a moving mean
@@ -97,8 +97,8 @@ class UMABW(Policy):
       losses of the leader, the likeliest arm, have become larger, or the losses of another arm smaller, a change is
       noticed.
     - Trials. After a change, a fresh UMAB-S takes over. If it ends at the same leader, then the change did not matter:
-      the old UMAB-S is put back, and the logarithm of the evidence that the watch asks for doubles. Otherwise the fresh
-      one is kept, and the logarithm is halved if it had been doubled.
+      the old UMAB-S is put back, and the logarithm of the evidence that the watch asks for grows by half. Otherwise the
+      fresh one is kept, and the last of these increases, if there was one, is taken back.
     - Bursts. An arm whose losses are below almost all of its own earlier losses, and below almost all of the leader's
       latest ones, is drawn with a probability of at least 1/6 as long as this goes on (more than two such arms share at
       least 1/3). So an improvement of an arm that is hardly ever drawn is noticed too.

@@ -6,9 +6,11 @@ from umab.maths.ranks import SEEN, bet, evidence_down, evidence_up, forget, note
 from umab.maths.simplex import Rows, Vector
 
 SURPRISE = 2.5
-"""The watch notices a change when its evidence reaches exp((`SURPRISE` + ln n) · 2^doubt)."""
+"""The watch notices a change when its evidence reaches exp((`SURPRISE` + ln n) · `CAUTION`^doubt)."""
+CAUTION = 1.5
+"""The factor by which each trial that is undone raises the logarithm of the evidence that is asked for."""
 MOST_DOUBT = 8.0
-"""How often the logarithm of the evidence that is asked for can be doubled."""
+"""How often that logarithm can be raised."""
 
 N_LATEST = 8
 """How many of the leader's latest losses a loss of another arm is compared with, at most."""
@@ -30,7 +32,7 @@ def watched(
         below, over = ranked(marks, counts, record, loss)
         rank = (below - over) / record[SEEN]
         bet(record, below, over)
-        enough = math.exp(min((SURPRISE + math.log(n)) * 2.0**doubt, _GREATEST))
+        enough = math.exp(min((SURPRISE + math.log(n)) * CAUTION**doubt, _GREATEST))
         up, down = evidence_up(record) >= enough, evidence_down(record) >= enough
         if up or down:  # the history starts afresh with the next loss, because this one is not typical
             forget(record)
