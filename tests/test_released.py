@@ -86,3 +86,4 @@ def test_a_learner_that_releases_is_not_told_that_feedback_is_missing() -> None:
         warnings.simplefilter("error")
         for _ in range(1500):
             learner.release(learner.select())
+    assert learner.n_open == 0

@@ -155,7 +155,7 @@ def simulate(
         if isinstance(progress, Progress)
         else Progress(n_trials * len(wanted) * table.n_rounds, "simulating", progress, unit="rounds")
     )
-    with shown as bar, ThreadPoolExecutor(n_threads) as pool:
+    with shown as bar, _stoppable_pool(n_threads) as (pool, stop):
         work = _Work(
             losses=table,
             delays=late,
@@ -165,14 +165,9 @@ def simulate(
             expected=bool(expected),
             keep=keep,
             bar=bar,
-            stop=threading.Event(),
+            stop=stop,
         )
-        try:
-            results = [_run(each, work, pool, n_threads) for each in wanted]
-        except BaseException:  # Ctrl-C too: queued blocks are dropped, running blocks stop at the next piece
-            work.stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+        results = [_run(each, work, pool, n_threads) for each in wanted]
     return results[0] if single else results
 
 
@@ -183,21 +178,34 @@ def final_states(
     n_threads = n_threads or n_cores()
     ready = policy.for_horizon(losses.n_rounds)
     layout = layout_of(ready)
-    work = _Work(
-        losses=losses,
-        delays=None,
-        costs=costs_of(losses),
-        n_trials=n_trials,
-        seed=seed,
-        expected=False,
-        keep="summary",
-        bar=progress,
-        stop=threading.Event(),
-    )
-    with ThreadPoolExecutor(n_threads) as pool:
+    with _stoppable_pool(n_threads) as (pool, stop):
+        work = _Work(
+            losses=losses,
+            delays=None,
+            costs=costs_of(losses),
+            n_trials=n_trials,
+            seed=seed,
+            expected=False,
+            keep="summary",
+            bar=progress,
+            stop=stop,
+        )
         for block in _blocks(ready, work, _Rows(np.empty(n_trials), None, None), pool, n_threads):
             progress.advance(len(block.buffers) * losses.n_rounds)
             yield from map(layout.unpack, block.buffers)
+
+
+@contextlib.contextmanager
+def _stoppable_pool(n_threads: int) -> Iterator[tuple[ThreadPoolExecutor, threading.Event]]:
+    """Yield threads, and the event that stops the work which they do in pieces; it is set if an error is raised."""
+    stop = threading.Event()
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            yield pool, stop
+        except BaseException:  # Ctrl-C too: queued blocks are dropped, running blocks stop at the next piece
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 class _Work(NamedTuple):

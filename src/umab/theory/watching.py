@@ -69,6 +69,7 @@ class WatchedTrajectory(Trajectory):
         sums, inverse_rate = self.last_sums[run, number], self.last_inverse_rate[run, number]
         p = log_barrier(sums[None], inverse_rate[None])[0]
         rho = least_probability(self.n_arms, len(rounds) + 1)
+        drawn_from = raised(p[None], rho)[0]
 
         def with_last(values: Precise, last: Precise) -> Precise:
             return np.concatenate([values[run, rounds], last[None]])[None]
@@ -78,8 +79,8 @@ class WatchedTrajectory(Trajectory):
             losses=self.losses[run, rounds][None],
             arms=self.arms[run, rounds][None],
             p=with_last(self.p, p),
-            drawn_from=with_last(self.drawn_from, raised(p[None], rho)[0]),
-            offsets=with_last(self.offsets, (raised(p[None], rho)[0] - p) / rho),
+            drawn_from=with_last(self.drawn_from, drawn_from),
+            offsets=with_last(self.offsets, (drawn_from - p) / rho),
             inverse_rate=with_last(self.inverse_rate, inverse_rate),
             exploration=with_last(self.exploration, rho),
             clip=with_last(self.clip, self.clip[run, -1]),

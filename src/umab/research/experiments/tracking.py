@@ -101,7 +101,7 @@ class Tracked:
     @property
     def restarts(self) -> list[int]:
         """The rounds in which the yardstick starts anew."""
-        return restarts_of(self.losses.n_rounds, self.period) if self.entry.by_period else self.starts
+        return _right_times(self.entry, self.losses, self.starts, self.period)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,14 +309,13 @@ def _track(
     least = smallest_cost(costs, starts)
     ready = {name: told(policy, losses, len(starts)) for name, policy in policies.items()}
     more = smallest_cost(costs, [0]) - least  # by which the best arm of all rounds is worse
-    restarts = restarts_of(losses.n_rounds, period) if entry.by_period else starts
     return Tracked(
         entry,
         losses,
         starts,
         period,
         {name: regrets + more for name, regrets in trials.accepted(ready, losses).items()},
-        restarted_cost(losses, restarts, trials) - least,
+        restarted_cost(losses, _right_times(entry, losses, starts, period), trials) - least,
         float(costs.mean(axis=1).sum()) - least,
     )
 
@@ -350,6 +349,11 @@ def smallest_cost(costs: Table, starts: Sequence[int]) -> float:
 def restarts_of(n_rounds: int, period: int | None) -> list[int]:
     """Return the rounds in which a policy starts anew every `period` rounds, or only once."""
     return list(range(0, n_rounds, period or n_rounds))
+
+
+def _right_times(entry: ChangingEntry, losses: Losses, starts: list[int], period: int | None) -> list[int]:
+    """Return the rounds in which the yardstick starts anew: in each segment, or after each period."""
+    return restarts_of(losses.n_rounds, period) if entry.by_period else starts
 
 
 def best_period(losses: Losses, trials: Trials) -> int | None:

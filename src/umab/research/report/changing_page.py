@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab._support.files import write_atomically
-from umab._support.progress import Progress
 from umab.engine.simulate import versions
 from umab.research.experiments.alarms import MOST_FALSE_ALARMS, Alarms
 from umab.research.experiments.contest import FLOOR, RECOMMENDED, STEADY
@@ -30,8 +28,8 @@ from umab.research.experiments.tracking import (
     by_rule,
 )
 from umab.research.report import shell, words
-from umab.research.report.folder import draw, replaced, results_json
-from umab.research.report.suite_page import measured, stand_ins, wide
+from umab.research.report.folder import results_json
+from umab.research.report.suite_page import measured, stand_ins, write_pages
 from umab.results.plotting import CONFIG, scales, styles_of
 
 TITLE = "How policies follow changes"
@@ -60,19 +58,9 @@ ALARMS_HEAD = ("table", "share of runs with a restart", "restarts per run", "of 
 
 def write(found: Sequence[Shares], folder: Path, command: str) -> Path:
     """Write the report on the changing group to a folder and return the path of its page."""
-    with replaced(folder) as new, Progress(len(found) + 2, "writing the report", unit="files") as bar:
-        write_atomically(new / "results.json", as_json(found))
-        bar.advance(1)
-        charts = {each.half: share_chart(each) for each in found}
-        for half, chart in charts.items():
-            drawing = draw(chart, new / "figures" / f"changing-{half}")
-            write_atomically(new / "figures" / f"changing-{half}.svg", drawing.encode())
-            bar.advance(1)
-        content = _content(found, command)
-        page = shell.html("changing.html", content, {half: wide(chart) for half, chart in charts.items()})
-        write_atomically(new / "index.html", page.encode())
-        write_atomically(new / "page.md", shell.markdown("changing.md", content).encode())
-    return folder / "index.html"
+    charts = {each.half: share_chart(each) for each in found}
+    content = _content(found, command)
+    return write_pages(folder, "changing", charts, as_json(found), content, figures="changing-")
 
 
 def _content(found: Sequence[Shares], command: str) -> dict[str, Any]:

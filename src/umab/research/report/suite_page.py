@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
+from umab.datasets.suite_parts import Half
 from umab.engine.simulate import versions
 from umab.research.experiments.contest import (
     AT_RANDOM,
@@ -48,18 +49,33 @@ class Line(NamedTuple):
 
 def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
     """Write the report on the suite to a folder and return the path of its page."""
-    with replaced(folder) as new, Progress(len(standings) + 2, "writing the report", unit="files") as bar:
-        write_atomically(new / "results.json", as_json(standings))
+    charts = {each.half: profile_chart(each) for each in standings}
+    return write_pages(folder, "suite", charts, as_json(standings), _content(standings, command))
+
+
+def write_pages(
+    folder: Path,
+    template: str,
+    charts: Mapping[Half, dict[str, Any]],
+    results: bytes,
+    content: dict[str, Any],
+    *,
+    figures: str = "",
+) -> Path:
+    """Write the page of a template, as HTML and as Markdown, with a chart for each half and the results as JSON.
+
+    `figures` begins the names of the files of the charts. Return the path of the page.
+    """
+    with replaced(folder) as new, Progress(len(charts) + 2, "writing the report", unit="files") as bar:
+        write_atomically(new / "results.json", results)
         bar.advance(1)
-        charts = {each.half: profile_chart(each) for each in standings}
         for half, chart in charts.items():
-            drawing = draw(chart, new / "figures" / half)
-            write_atomically(new / "figures" / f"{half}.svg", drawing.encode())
+            drawing = draw(chart, new / "figures" / f"{figures}{half}")
+            write_atomically(new / "figures" / f"{figures}{half}.svg", drawing.encode())
             bar.advance(1)
-        content = _content(standings, command)
-        page = shell.html("suite.html", content, {half: wide(chart) for half, chart in charts.items()})
+        page = shell.html(f"{template}.html", content, {half: _wide(chart) for half, chart in charts.items()})
         write_atomically(new / "index.html", page.encode())
-        write_atomically(new / "page.md", shell.markdown("suite.md", content).encode())
+        write_atomically(new / "page.md", shell.markdown(f"{template}.md", content).encode())
     return folder / "index.html"
 
 
@@ -200,7 +216,7 @@ def _percent(summary: Summary, table: Played) -> str:
     return f"{100 * summary.mean / at_random:.1f} ± {100 * summary.se / at_random:.1f}"
 
 
-def wide(chart: dict[str, Any]) -> dict[str, Any]:
+def _wide(chart: dict[str, Any]) -> dict[str, Any]:
     """Return the chart made as wide as its element on the page."""
     legend = {**chart["config"]["legend"], "orient": "bottom"}
     config = {**chart["config"], "legend": legend}
