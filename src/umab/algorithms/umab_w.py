@@ -115,7 +115,7 @@ class UMABW(Policy):
     centre
         ``"level"``, or for study ``"mean"``: the mean of all losses so far, as in `umab.Centred`.
     marks
-        How many losses of each arm the watch keeps, at least 2. Later losses are only counted between them. Numbers
+        How many losses of each arm the watch keeps, 2 to 1024. Later losses are only counted between them. Numbers
         other than 64 are for study.
 
     Guarantee
@@ -150,7 +150,7 @@ class UMABW(Policy):
         checks.one_of("attention", self.attention, get_args(Attention))
         checks.one_of("restarts", self.restarts, get_args(Restarts))
         checks.one_of("centre", self.centre, get_args(Centre))
-        self._set(marks=checks.whole("marks", self.marks, least=2))
+        self._set(marks=checks.whole("marks", self.marks, least=2, most=1024))
 
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True

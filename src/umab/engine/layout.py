@@ -9,6 +9,7 @@ own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
@@ -217,10 +218,16 @@ def layout_of(policy: Policy) -> Layout:
     return Layout(parameters, state, None if blank is None else Record.of(blank, "ticket"))
 
 
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a NamedTuple; evaluating them takes longer than all the rest of a layout."""
+    return get_type_hints(kind, include_extras=True)
+
+
 def _fields(name: str, value: Any, what: str) -> Iterator[tuple[str, str | type]]:
     """Yield name and type of a NamedTuple and of each one inside it, and name and kind of the other fields."""
-    own_type = type(value)
-    hints = get_type_hints(own_type, include_extras=True)
+    own_type: Any = type(value)
+    hints = _hints(own_type)
     yield name, own_type
     for field in getattr(own_type, "_fields", ()):
         way, part = _way(name, field), getattr(value, field)

