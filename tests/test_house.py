@@ -61,6 +61,15 @@ def test_every_arrow_points_down_and_is_a_real_import() -> None:
         assert below in uses(above), (above, below)
 
 
+def test_the_service_is_drawn_beside_the_house_with_all_its_doors() -> None:
+    packages = {path.name for path in PACKAGE.parent.iterdir() if (path / "__init__.py").is_file()}
+    named = dict(re.findall(r'^ *(\w+)\(\["<b>(\w+)</b>', PICTURE, flags=re.M))
+    assert packages - {"umab"} == set(named.values())
+    dotted = re.findall(r'^ *(\w+) -\. "[^"]+" \.-> (\w+)$', PICTURE, flags=re.M)
+    users = {path for path in PACKAGE.rglob("*.py") if "umab_service" in path.read_text()}
+    assert users == {PACKAGE / "cli" / "serve.py"} and dotted == [("cli", "service"), ("service", "online")]
+
+
 def test_every_file_that_the_guide_names_is_there() -> None:
     places = re.findall(r"`((?:\w+/)+\w+\.py)`", GUIDE)
     assert len(places) > 15

@@ -1,0 +1,106 @@
+"""Keys from the command line: in the database itself, or through a server that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from umab_service.database import DatabaseError, connect, locked, migrate, path_of
+from umab_service.keys import Keys, Role, added, new_key, revoked
+
+
+class Keyring(ABC):
+    """The keys of a service."""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def open(database: str, server: str | None) -> Iterator[Keyring]:
+        """Open the keys of a server, or those of a database that no server uses."""
+        if server is not None:
+            key = os.environ.get("UMAB_KEY")
+            if not key:
+                raise ValueError("UMAB_KEY must hold an admin key of the server, but it is not set")
+            yield _Remote(server.rstrip("/"), key)
+            return
+        path = path_of(database)
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(path))
+            except DatabaseError as error:
+                raise ValueError(f"{error}; if a server runs, pass --server URL and set UMAB_KEY") from None
+            connection = connect(path)
+            stack.callback(connection.close)
+            migrate(connection)
+            yield _Local(connection)
+
+    @abstractmethod
+    def create(self, role: Role, prefix: str, note: str) -> str:
+        """Create a key and return its text."""
+
+    @abstractmethod
+    def all(self) -> list[dict[str, Any]]:
+        """Return all keys, without their secrets."""
+
+    @abstractmethod
+    def revoke(self, identity: str) -> None:
+        """Revoke a key."""
+
+
+class _Local(Keyring):
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._keys = Keys(connection)
+
+    def create(self, role: Role, prefix: str, note: str) -> str:
+        text, key = new_key(role, prefix, note, time.time())
+        self._connection.execute(*added(key))
+        return text
+
+    def all(self) -> list[dict[str, Any]]:
+        return [msgspec.to_builtins(key.shown()) for key in self._keys.all()]
+
+    def revoke(self, identity: str) -> None:
+        key = next((each for each in self._keys.all() if each.id == identity), None)
+        if key is None:
+            raise ValueError(f"a key must exist, but there is none with the id {identity!r}")
+        self._connection.execute(*revoked(key, time.time())[1])
+
+
+class _Remote(Keyring):
+    def __init__(self, server: str, key: str) -> None:
+        self._server, self._key = server, key
+
+    def create(self, role: Role, prefix: str, note: str) -> str:
+        return str(self._ask("POST", "/v1/keys", {"role": role, "prefix": prefix, "note": note})["key"])
+
+    def all(self) -> list[dict[str, Any]]:
+        return list(self._ask("GET", "/v1/keys")["keys"])
+
+    def revoke(self, identity: str) -> None:
+        self._ask("DELETE", f"/v1/keys/{quote(identity, safe='')}")
+
+    def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        request = urllib.request.Request(
+            self._server + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._key}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return dict(json.load(response))
+        except urllib.error.HTTPError as error:
+            detail = json.load(error).get("detail", error.reason)
+            raise ValueError(f"the server refused: {detail}") from None
+        except urllib.error.URLError as error:
+            raise ValueError(f"the server {self._server!r} cannot be reached: {error.reason}") from None

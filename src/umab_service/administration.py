@@ -1,0 +1,119 @@
+"""Experiments: created, changed, given other arms or another learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from umab import Learner
+from umab_service import log
+from umab_service import statements as sql
+from umab_service.experiment import Experiment, changed, instant, settings_of, time_of
+from umab_service.problems import conflict, invalid, not_found, unavailable
+from umab_service.schema import MOST_ARMS, Arms, ChangedExperiment, Erased, NewExperiment, Settings, encoded
+from umab_service.service import Answer, Service
+
+
+def create(service: Service, given: NewExperiment) -> Answer:
+    """Create an experiment, or find the same one."""
+    settings = settings_of(given)
+    if service.recovering:
+        raise unavailable("the server is reading its log again after a failure of the database")
+    known = service.experiments.get(given.name)
+    if known is not None:
+        same = msgspec.structs.replace(known.settings, archived=False) == settings
+        if not same or sorted(known.learner.arms) != sorted(given.arms):
+            raise conflict(
+                f"an experiment with the name {given.name!r} must not exist with other settings, but it does"
+            )
+        return Answer(200, service.described(known))
+    try:
+        learner = Learner(settings.policy, given.arms, seed=given.seed, maximize=given.maximize, clock=service.clock)
+    except (ValueError, TypeError) as error:
+        raise invalid(str(error)) from None
+    found = Experiment(service.next_id, given.name, service.clock(), settings, learner)
+    service.next_id += 1
+    service.statements.append((sql.NEW_EXPERIMENT, (found.id, found.name, encoded(settings), found.created)))
+    service.experiments[found.name] = service.by_id[found.id] = found
+    service.event(found, log.CREATED, {"settings": settings, "learner": learner.to_json(indent=None)})
+    return Answer(201, service.described(found))
+
+
+def change(service: Service, name: str, given: ChangedExperiment) -> Answer:
+    """Change the settings of an experiment. Choices that are open keep the time at which their wait ends."""
+    found = service.experiment(name)
+    return _resettle(service, found, changed(found.settings, given))
+
+
+def archive(service: Service, name: str) -> Answer:
+    """Make no more decisions; feedback is still learned."""
+    found = service.experiment(name)
+    return _resettle(service, found, msgspec.structs.replace(found.settings, archived=True))
+
+
+def _resettle(service: Service, found: Experiment, settings: Settings) -> Answer:
+    if settings != found.settings:
+        found.settings = settings
+        service.statements.append((sql.SET_SETTINGS, (encoded(settings), found.id)))
+        service.event(found, log.CHANGED, {"settings": settings})
+    return Answer(200, service.described(found))
+
+
+def add_arm(service: Service, name: str, arm: str) -> Answer:
+    """Add an arm, if it is not there."""
+    found = service.experiment(name)
+    if arm in found.learner.arms:
+        return Answer(200, service.described(found))
+    if len(found.learner.arms) >= MOST_ARMS:
+        raise conflict(f"an experiment must have at most {MOST_ARMS} arms, but {name!r} has as many already")
+    return _set_arms(service, found, [*found.learner.arms, arm], 201)
+
+
+def remove_arm(service: Service, name: str, arm: str) -> Answer:
+    """Remove an arm."""
+    found = service.experiment(name)
+    if arm not in found.learner.arms:
+        raise not_found("an arm", arm)
+    if len(found.learner.arms) == 1:
+        raise conflict(f"an experiment must keep at least one arm, but {arm!r} is its last")
+    return _set_arms(service, found, [each for each in found.learner.arms if each != arm], 200)
+
+
+def _set_arms(service: Service, found: Experiment, arms: Sequence[Any], status: int) -> Answer:
+    try:
+        log.set_arms(found.learner, arms)
+    except (ValueError, TypeError) as error:
+        raise invalid(str(error)) from None
+    service.event(found, log.ARMS, {"arms": arms})
+    return Answer(status, service.described(found))
+
+
+def imported(service: Service, name: str, text: str) -> Answer:
+    """Go on from a learner that was saved elsewhere; its open choices stay where it was."""
+    found = service.experiment(name)
+    try:
+        learner = Learner.from_json(text, fresh=True, clock=service.clock)
+    except ValueError as error:
+        raise invalid(str(error)) from None
+    if learner.maximize != found.settings.maximize or learner.policy.name != found.settings.policy:
+        raise conflict(
+            f"a learner must have policy={found.settings.policy!r} and maximize={found.settings.maximize}, but got "
+            f"policy={learner.policy.name!r} and maximize={learner.maximize}"
+        )
+    try:
+        msgspec.convert(list(learner.arms), Arms)
+    except msgspec.ValidationError as error:
+        raise invalid(f"the arms of a learner must be as those of an experiment: {error}") from None
+    found.learner = learner
+    service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
+    return Answer(200, service.described(found))
+
+
+def erase(service: Service, name: str, before: str | None) -> Answer:
+    """Erase what callers told about decisions made before a time; by default, all of it."""
+    found = service.experiment(name)
+    at = service.clock() if before is None else time_of(before)
+    service.statements.append((sql.ERASE_METADATA, (found.id, at)))
+    return Answer(200, Erased(instant(at)))

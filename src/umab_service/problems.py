@@ -1,0 +1,47 @@
+"""Errors as RFC 9457 wants them: a status, a title, and a detail that states the rule and the value."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+
+class Problem(Exception):
+    """A request that is not answered as asked."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers or {}
+
+    def body(self) -> dict[str, object]:
+        """Return the problem as JSON can hold it."""
+        return {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+
+
+def not_found(what: str, name: str) -> Problem:
+    """Return the problem of something that is not there."""
+    return Problem(404, f"{what} must exist, but there is none named {name!r:.150}")
+
+
+def conflict(detail: str) -> Problem:
+    """Return the problem of a request that does not fit what is there."""
+    return Problem(409, detail)
+
+
+def gone(detail: str) -> Problem:
+    """Return the problem of a request that comes too late."""
+    return Problem(410, detail)
+
+
+def invalid(detail: str) -> Problem:
+    """Return the problem of a request whose content is wrong."""
+    return Problem(422, detail)
+
+
+def unavailable(detail: str) -> Problem:
+    """Return the problem of a server that cannot store anything at the moment."""
+    return Problem(503, detail, {"Retry-After": "1"})

@@ -1,0 +1,109 @@
+"""From the log to the learners: what a start does, and what happens after a commit has failed."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from umab import Learner, __version__
+from umab_service import log
+from umab_service.database import DatabaseError, connect
+from umab_service.experiment import Experiment
+from umab_service.schema import Settings
+
+MOST_CHECKED = 200_000
+"""How many events are replayed at a start to check snapshots that are not needed for the start itself."""
+
+logger = logging.getLogger("umab_service")
+
+
+def recovered(path: Path, check: bool) -> list[Experiment]:
+    """Return all experiments with their learners, brought up to the end of the log from their last snapshots.
+
+    With `check`, also replay the log from the last snapshot but one to the last, and compare, bit for bit.
+    """
+    reader = connect(path, readonly=True)
+    try:
+        n_open = dict(
+            reader.execute(
+                "SELECT experiment, count(*) FROM decisions WHERE state IN ('open', 'deferred') GROUP BY experiment"
+            ).fetchall()
+        )
+        rows = reader.execute("SELECT id, name, settings, created FROM experiments ORDER BY id").fetchall()
+        found = []
+        left = MOST_CHECKED if check else 0
+        for identity, name, settings, created in rows:
+            snapshots = reader.execute(
+                "SELECT seq, learner FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 2", (identity,)
+            ).fetchall()
+            if left > 0 and snapshots and _version_of(snapshots[0][1]) == __version__:
+                left -= _check(reader, identity, name, snapshots)
+            seq, learner = (snapshots[0][0], _read(name, *snapshots[0])) if snapshots else (0, None)
+            learner, n_since = _replay(reader, identity, name, learner, seq, None)
+            if learner is None:
+                raise DatabaseError(f"the log of the experiment {name!r} must begin with its creation, but it does not")
+            settled = msgspec.json.decode(settings, type=Settings)
+            n_waiting = n_open.get(identity, 0)
+            found.append(Experiment(identity, name, created, settled, learner, seq + n_since, seq, n_waiting))
+        return found
+    finally:
+        reader.close()
+
+
+def _version_of(snapshot: bytes) -> str:
+    """Return the version that made a snapshot: another one may compute another last bit, and its log is not checked."""
+    try:
+        return str(msgspec.json.decode(snapshot, type=dict[str, Any]).get("umab"))
+    except msgspec.MsgspecError:
+        return __version__  # what it holds is no learner, as the check will say
+
+
+def _read(name: str, seq: int, content: bytes) -> Learner:
+    try:
+        return Learner.from_json(content.decode())
+    except ValueError as error:
+        raise DatabaseError(f"the snapshot of the experiment {name!r} at event {seq} cannot be read: {error}") from None
+
+
+def _replay(
+    reader: sqlite3.Connection, experiment: int, name: str, learner: Learner | None, after: int, to: int | None
+) -> tuple[Learner | None, int]:
+    """Return the learner after the events from `after` to `to`, and how many they were."""
+    end = "" if to is None else f" AND seq <= {to}"
+    events = reader.execute(
+        f"SELECT seq, kind, body FROM events WHERE experiment = ? AND seq > ?{end} ORDER BY seq", (experiment, after)
+    )
+    n_events = 0
+    for seq, kind, body in events:
+        n_events += 1
+        try:
+            learner = log.replayed(learner, kind, body)
+            if seq != after + n_events:
+                raise ValueError(f"event {after + n_events} is missing")
+        except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+            raise DatabaseError(f"the log of the experiment {name!r} fails at event {seq}: {error}") from error
+    return learner, n_events
+
+
+def _check(reader: sqlite3.Connection, experiment: int, name: str, snapshots: list[tuple[int, bytes]]) -> int:
+    """Raise unless the log gives the last snapshot, bit for bit; return how many events were replayed.
+
+    A log that was pruned up to the last snapshot but one gives it from there.
+    """
+    last, learner = snapshots[0]
+    why = "it gives another learner"
+    try:
+        before, start = (snapshots[1][0], _read(name, *snapshots[1])) if len(snapshots) > 1 else (0, None)
+        replayed, n_events = _replay(reader, experiment, name, start, before, last)
+    except DatabaseError as error:
+        replayed, n_events, why = None, 0, str(error)
+    if replayed is None or replayed.to_json(indent=None).encode() != learner:
+        raise DatabaseError(
+            f"the log of the experiment {name!r} must give its snapshot at event {last}, bit for bit, but {why}; "
+            "restore a backup, or start with --no-check to go on from the snapshot"
+        )
+    return n_events

@@ -1,0 +1,156 @@
+"""What can be read from an experiment: its state, its log, and what the log says about other ways of choosing."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from umab import offpolicy
+from umab_service import log
+from umab_service.database import connect
+from umab_service.experiment import Experiment, instant
+from umab_service.problems import invalid
+from umab_service.schema import (
+    ArmReport,
+    ChangeReport,
+    Difference,
+    Estimate,
+    Estimates,
+    Evaluation,
+    Report,
+    Target,
+    encoded,
+)
+from umab_service.service import Service
+
+MOST_ROUNDS = 100_000
+"""How many of the latest rounds of the log estimates are made from."""
+
+
+def events(service: Service, experiment: Experiment, after: int, limit: int) -> tuple[Iterator[bytes], int]:
+    """Return events after a number as lines of JSON, and the number of the last of them."""
+    rows = service.database.execute(
+        "SELECT seq, at, kind, body FROM events WHERE experiment = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (experiment.id, after, limit),
+    ).fetchall()
+    lines = (
+        encoded({"seq": seq, "at": instant(at), "kind": kind, "body": _public(kind, body)}) + b"\n"
+        for seq, at, kind, body in rows
+    )
+    return lines, rows[-1][0] if rows else after
+
+
+def _public(kind: str, content: bytes) -> Any:
+    """Return an event without the learner in it: who knows its random numbers knows the draws to come."""
+    if kind not in (log.CREATED, log.IMPORTED):
+        return msgspec.Raw(content)
+    body = msgspec.json.decode(content)
+    del body["learner"]
+    return body
+
+
+def _rounds(path: Path, experiment: int) -> list[tuple[str, float, float]]:
+    """Return arm, probability and loss or reward of the latest decisions whose outcome is known, also a late one."""
+    reader = connect(path, readonly=True)
+    try:
+        rows = reader.execute(
+            "SELECT kind, body FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') "
+            "ORDER BY seq DESC LIMIT ?",
+            (experiment, MOST_ROUNDS),
+        )
+        found: dict[str, tuple[str, float, float]] = {}
+        for kind, content in rows:
+            body = msgspec.json.decode(content)
+            if "key" in body:  # a late part of a sum is no outcome
+                continue
+            outcomes = body["learned"] if kind == log.EXPIRED else [(body["decision"], body["draw"], body["value"])]
+            for decision, draw, value in outcomes:
+                found.setdefault(decision, (draw[0], draw[2], value))  # the latest one counts: late, but real
+        return list(found.values())[::-1]
+    finally:
+        reader.close()
+
+
+async def report(service: Service, experiment: Experiment) -> Report:
+    """Return the state of an experiment, and what its log says about each arm and about choosing at random."""
+    learner = experiment.learner
+    arms = [
+        ArmReport(str(arm), each.probability, each.selected, each.updates, each.mean)
+        for arm, each in learner.counters().items()
+    ]
+    changes = [ChangeReport(each.round, each.arm, _STATES[each.kept]) for each in learner.changes()]
+    shown, names, maximize = service.described(experiment), [each.arm for each in arms], learner.maximize
+    await service.stored()  # what is shown is on disk
+    estimates = await asyncio.to_thread(_estimated, service.path, experiment.id, names, maximize)
+    return Report(shown, arms, changes, estimates)
+
+
+_STATES: dict[bool | None, Any] = {True: "kept", False: "undone", None: "on trial"}
+
+
+def _estimated(path: Path, experiment: int, arms: list[str], maximize: bool) -> Estimates:
+    """Return the mean of what was paid, and estimates for each arm and for choosing at random."""
+    rounds = _rounds(path, experiment)
+    if not rounds:
+        return Estimates(0)
+    paid = math.fsum(value / len(rounds) for *_, value in rounds)
+    always = {arm: _estimate(rounds, arm) for arm in arms}
+    known = {arm: each for arm, each in always.items() if each is not None}
+    best = (max if maximize else min)(known, key=lambda arm: known[arm].mean, default=None)
+    at_random = _estimate(rounds, {arm: 1.0 / len(arms) for arm in arms})
+    return Estimates(
+        rounds=len(rounds),
+        paid=paid,
+        always=always,
+        at_random=at_random,
+        best=best,
+        regret=None if best is None else _difference(paid, known[best], maximize),
+        saved=None if at_random is None else _difference(paid, at_random, not maximize),
+    )
+
+
+def _difference(paid: float, other: Estimate, maximize: bool) -> Difference:
+    """Return by how much less than another way of choosing was gained, or more was lost, per round.
+
+    What was paid is known; only the other way is estimated, so that the interval is the one of its estimate.
+    """
+    sign = -1.0 if maximize else 1.0
+    low, high = (None if end is None else sign * (paid - end) for end in (other.low, other.high))
+    return Difference(sign * (paid - other.mean) + 0.0, *((low, high) if maximize else (high, low)))
+
+
+def _estimate(rounds: list[tuple[str, float, float]], target: Any) -> Estimate | None:
+    """Return an estimate with its interval; None if the log says nothing about the target."""
+    try:
+        return _shown(offpolicy.estimate(rounds, target))
+    except ValueError:
+        return None
+
+
+def _shown(found: offpolicy.Estimate) -> Estimate:
+    low, high = (end if math.isfinite(end) else None for end in (found.low, found.high))
+    return Estimate(found.mean, low, high, found.confidence, found.n_effective, list(found.doubts))
+
+
+async def evaluation(service: Service, experiment: Experiment, given: Target) -> Evaluation:
+    """Return what a target would have cost per round, estimated from the log."""
+    if (given.arm is None) == (given.probabilities is None):
+        raise invalid("an evaluation must have exactly one of arm and probabilities")
+    target: Any = given.arm if given.arm is not None else given.probabilities
+    try:
+        return await asyncio.to_thread(_evaluated, service.path, experiment.id, target)
+    except (ValueError, TypeError) as error:
+        raise invalid(str(error)) from None
+
+
+def _evaluated(path: Path, experiment: int, target: Any) -> Evaluation:
+    rounds = _rounds(path, experiment)
+    if not rounds:
+        raise ValueError("an evaluation needs a log with feedback, but there is none yet")
+    found = offpolicy.estimate(rounds, target)
+    return Evaluation(found.n_rounds, _shown(found))

@@ -1,0 +1,192 @@
+"""The process around the application: its arguments, its first key, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from umab import Learner
+from umab_service import silence
+from umab_service.app import Application
+from umab_service.database import DatabaseError, connect, locked, migrate, path_of
+from umab_service.keys import Keys, added, new_key
+from umab_service.service import Service
+
+logger = logging.getLogger("umab_service")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run the server."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    database: str = "sqlite:///umab.db"
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    retention: float | None = None
+    """Delete closed decisions and events behind snapshots that are older than so many seconds; None keeps all."""
+    proxies: str = ""
+    """Addresses of proxies, with commas between them, that may say whom they pass on."""
+    check: bool = True
+    """Whether to check at the start that the log gives the last snapshots."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(options: Options) -> None:
+    """Run the server until it is told to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.captureWarnings(True)
+    path = path_of(options.database)
+    with locked(path):
+        first_key = ensure_key(path, options.host)
+        if first_key is not None:  # at once: whatever happens next, only its digest is kept
+            print(f"the first admin key, which is shown only once: {first_key}", flush=True)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            try:
+                runner.run(_run(options, path))
+            except sqlite3.Error as error:
+                raise DatabaseError(f"the database {str(path)!r} cannot be read: {error}; restore a backup") from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the faster loop where there is one: Windows has none."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def ensure_key(path: Path, host: str) -> str | None:
+    """Make the first admin key, if there is none; return its text, if it was made here."""
+    connection = connect(path)
+    try:
+        migrate(connection)
+        keys = Keys(connection)
+        if len(keys):
+            return None
+        given = os.environ.get("UMAB_ADMIN_KEY")
+        if given is None and not is_loopback(host):
+            raise DatabaseError(
+                f"a server that others can reach must have a key before it starts, but {str(path)!r} has none; create "
+                f"one with: umab keys create --role admin --database sqlite:///{path}, or set UMAB_ADMIN_KEY"
+            )
+        text, key = new_key("admin", "", "the first key", time.time(), given)
+        connection.execute(*added(key))
+        return None if given is not None else text
+    except sqlite3.Error as error:
+        raise DatabaseError(f"the database {str(path)!r} cannot be written: {error}") from None
+    finally:
+        connection.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that finishes when it is told to; the usual one ends by the signal itself, before it has closed."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal, after the requests that are open."""
+        loop = asyncio.get_running_loop()
+        told = signal.SIGTERM, signal.SIGINT
+        for each in told:
+            loop.add_signal_handler(each, self.handle_exit, each, None)
+        try:
+            yield
+        finally:
+            for each in told:
+                loop.remove_signal_handler(each)
+
+
+def _settle_memory() -> None:
+    """Keep the search for garbage short: through all that is here to stay, it would stall requests for 50 ms."""
+    learner = Learner("recommended", ["a", "b"])  # the first learner loads what all of them use
+    learner.settle(learner.release(learner.select()), loss=1.0)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 takes one that is free."""
+    if not 0 <= port <= 65535:
+        raise DatabaseError(f"a port must be from 0 to 65535, but got {port}")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise DatabaseError(f"the server cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+async def _run(options: Options, path: Path) -> None:
+    with _listening(options.host, options.port) as listening:
+        service = Service(path, retention=options.retention)
+        await service.start(check=options.check)
+        _settle_memory()
+        watching = asyncio.create_task(silence.watch(service))
+        try:
+            keys = Keys(service.database)
+            tls = options.tls_certificate is not None
+            server = _Server(_configuration(options, Application(service, keys, tls=tls)))
+            try:
+                server.config.load()
+            except OSError as error:
+                raise DatabaseError(f"the certificate {str(options.tls_certificate)!r} is of no use: {error}") from None
+            _greet(options, path, listening.getsockname()[1], keys)
+            await server.serve(sockets=[listening])
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            await service.snapshot_all()
+            await service.stop()
+
+
+def _configuration(options: Options, app: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        proxy_headers=bool(options.proxies),
+        forwarded_allow_ips=options.proxies,
+        ssl_certfile=options.tls_certificate,
+        ssl_keyfile=options.tls_key,
+        lifespan="off",
+        ws="none",
+    )
+
+
+def _greet(options: Options, path: Path, port: int, keys: Keys) -> None:
+    """Say where the server is, and what whoever started it should know."""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    print(f"umab is serving {path} on {'https' if options.tls_certificate else 'http'}://{host}:{port}", flush=True)
+    given = os.environ.get("UMAB_ADMIN_KEY")
+    if given is not None and keys.find(given) is None:
+        print("UMAB_ADMIN_KEY is none of the keys of this database, and was not used", file=sys.stderr)
+    if not is_loopback(options.host) and not options.tls_certificate:
+        print("keys travel unencrypted: use --tls-certificate and --tls-key, or a proxy with TLS", file=sys.stderr)

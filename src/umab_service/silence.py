@@ -1,0 +1,163 @@
+"""What happens by itself: waits end, snapshots are made, and what is old is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import sqlite3
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from umab_service import log
+from umab_service import statements as sql
+from umab_service.database import connect
+from umab_service.experiment import Experiment, Row
+from umab_service.problems import Problem
+from umab_service.service import Service
+
+EXPIRED_AT_ONCE = 500
+TICK = 0.25
+"""How often to look for waits that have ended, in seconds."""
+PRUNE_EVERY = 3600.0
+"""How often what is older than the retention is deleted, in seconds."""
+PRUNED_AT_ONCE = 500
+"""How many rows one commit deletes: requests wait for it."""
+MOST_SINCE_SNAPSHOTS = 500_000
+"""How many events of all experiments may lie after their snapshots: about how many a start has to replay."""
+
+logger = logging.getLogger("umab_service")
+
+
+async def watch(service: Service) -> None:
+    """Close the choices whose wait has ended, again and again."""
+    while True:
+        try:
+            await asyncio.sleep(TICK)
+            if not service.recovering:
+                while await expire(service):
+                    pass
+                await _bounded(service)
+                if service.retention is not None and service.clock() >= service.next_prune:
+                    service.next_prune = service.clock() + PRUNE_EVERY
+                    await prune(service, service.retention)
+        except (Problem, sqlite3.Error) as problem:
+            logger.warning("waits could not be ended: %s", problem)
+            await asyncio.sleep(1.0)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            logger.exception("waits could not be ended")
+            service.discard()
+            await asyncio.sleep(1.0)
+
+
+async def prune(service: Service, older_than: float) -> None:
+    """Delete what is older than so many seconds and no longer needed, a little at a time.
+
+    That is events behind the last snapshot but one, decisions that are closed, and what callers told about them.
+    """
+    cutoff = service.clock() - older_than
+    for found in list(service.experiments.values()):
+        closed, first, end = await asyncio.to_thread(_old, service.path, found.id, cutoff)
+        for at in range(0, len(closed), PRUNED_AT_ONCE):
+            some = [(found.id, each) for each in closed[at : at + PRUNED_AT_ONCE]]
+            await service.store([(text, row) for text in sql.PRUNE_DECISION for row in some])
+        for seq in range(first, end, PRUNED_AT_ONCE):
+            await service.store([(sql.PRUNE_EVENTS, (found.id, seq, min(seq + PRUNED_AT_ONCE, end)))])
+        await service.store([(sql.ERASE_METADATA, (found.id, cutoff))])
+        if found.n_since and service.by_id.get(found.id) is found:
+            # So that after two rounds everything that is old lies behind the last snapshot but one.
+            service.snapshot(found)
+            await service.stored()
+    service.forget_rows(0)
+
+
+def _old(path: Path, experiment: int, cutoff: float) -> tuple[list[str], int, int]:
+    """Return the decisions to delete, the first event to delete, and the first to keep."""
+    reader = connect(path, readonly=True)
+    try:
+        query = "SELECT id FROM decisions WHERE experiment = ? AND state NOT IN ('open', 'deferred') AND made < ?"
+        closed = [identity for (identity,) in reader.execute(query, (experiment, cutoff))]
+        # Decisions that were made at once go at once, the first of them last: it tells that they were made.
+        query = "SELECT id FROM decisions WHERE experiment = ? AND state IN ('open', 'deferred') AND id LIKE '%/%'"
+        held = {identity.rpartition("/")[0] for (identity,) in reader.execute(query, (experiment,))}
+        closed = [identity for identity in closed if identity.rpartition("/")[0] not in held]
+        closed.sort(key=lambda identity: identity.endswith("/0"))
+        query = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 1 OFFSET 1"
+        (kept,) = reader.execute(query, (experiment,)).fetchone() or (0,)
+        query = "SELECT min(seq), max(seq) FROM events WHERE experiment = ? AND seq <= ? AND at < ?"
+        first, last = reader.execute(query, (experiment, kept, cutoff)).fetchone()
+        return closed, first or 0, (last or -1) + 1
+    finally:
+        reader.close()
+
+
+async def _bounded(service: Service) -> None:
+    """Make snapshots where most events lie after the last one, if there are too many in all."""
+    if sum(each.n_since for each in service.experiments.values()) > MOST_SINCE_SNAPSHOTS:
+        most = max(service.experiments.values(), key=lambda each: each.n_since)
+        service.snapshot(most)
+        await service.stored()
+
+
+async def expire(service: Service) -> bool:
+    """Close some choices whose wait has ended; return whether there may be more."""
+    rows = service.database.execute(
+        "SELECT experiment, id, made, request, answer, draw, state, due, value FROM decisions "
+        "WHERE due <= ? ORDER BY due LIMIT ?",
+        (service.clock(), EXPIRED_AT_ONCE),
+    ).fetchall()
+    found = [service.rows.get((row[0], row[1])) or Row(*row) for row in rows]
+    due = [row for row in found if row.due is not None and row.due <= service.clock()]
+    for experiment in dict.fromkeys(row.experiment for row in due):
+        _expire(service, service.by_id[experiment], [row for row in due if row.experiment == experiment])
+    if due:
+        await service.stored()
+    return len(rows) == EXPIRED_AT_ONCE and bool(due)
+
+
+def _expire(service: Service, found: Experiment, rows: Iterable[Row]) -> None:
+    learned, forgotten = [], []
+    for row in rows:
+        value = _silence(service, found, row)
+        if value is None:
+            forgotten.append(row.id)
+            service.set(row, "forgotten", None, None)
+        else:
+            log.settle(found.learner, msgspec.json.decode(row.draw), value)
+            learned.append((row.id, Raw(row.draw), value))
+            service.set(row, log.EXPIRED, None, value)
+        found.n_open -= 1
+    service.event(found, log.EXPIRED, {"learned": learned, "forgotten": forgotten})
+    service.counts["expired"] += len(learned)
+    service.counts["forgotten"] += len(forgotten)
+
+
+def _silence(service: Service, found: Experiment, row: Row) -> float | None:
+    """Return what is learned when the wait of a choice ends; None to forget it."""
+    if row.state == "deferred":
+        return None
+    if found.settings.aggregation == "sum":
+        parts = [part.value for part in service.parts(row).values()]
+        if parts:
+            # Sorted, so that the sum does not depend on the order in which the parts came.
+            value = max(-sys.float_info.max, min(sys.float_info.max, _sum(sorted(parts))))
+            refused = found.learner.policy.refusal(-value if found.settings.maximize else value, "a sum")
+            if refused is None:
+                return value
+            logger.warning("a sum was not learned in %s: %s", found.name, refused)
+            return None
+    return found.settings.default
+
+
+def _sum(values: list[float]) -> float:
+    """Return a sum, which is inf if it is too large."""
+    try:
+        return math.fsum(values)
+    except OverflowError:  # of something in between; the sum itself may be small
+        return math.fsum(value / 1024.0 for value in values) * 1024.0

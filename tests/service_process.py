@@ -1,0 +1,145 @@
+"""A real server as a process, and clients that remember what they were told."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+KEY = "umab_testadmin_" + "a" * 40
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Server:
+    """A server on a database, which can be killed and started again."""
+
+    def __init__(
+        self, database: Path, *, command: tuple[str, ...] = (), environment: dict[str, str] | None = None
+    ) -> None:
+        self.database, self.port, self._command = database, free_port(), command
+        self._environment = {**os.environ, "UMAB_ADMIN_KEY": KEY, **(environment or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, seconds: float = 60.0) -> None:
+        url = f"sqlite:///{self.database}"
+        options = "serve", "--port", str(self.port), "--database", url
+        self.process = subprocess.Popen(
+            [*self._command, sys.executable, "-m", "umab.cli", *options],
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                assert self.process.stderr is not None
+                said = self.process.stderr.read().decode()
+                self._closed()
+                raise RuntimeError(said)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self.ask("GET", "/readyz")[0] == 200:
+                    return
+            time.sleep(0.05)
+        raise TimeoutError("the server did not start")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self._closed()
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout=30)
+        self._closed()
+        return status
+
+    def _closed(self) -> None:
+        if self.process is not None and self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, key: str | None = KEY, timeout: float = 10.0
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            content = response.read()
+            is_json = (
+                "json" in response.headers.get("content-type", "") and "ndjson" not in response.headers["content-type"]
+            )
+            return response.status, json.loads(content) if content and is_json else content
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def running(database: Path, **options: Any) -> Iterator[Server]:
+    server = Server(database, **options)
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.process is not None and server.process.poll() is None:
+            server.kill()
+
+
+class Client(threading.Thread):
+    """Makes decisions and gives feedback, repeats what was not answered, and remembers what was."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        super().__init__(daemon=True)
+        self.server, self.number = server, number
+        self.decided: dict[str, Any] = {}
+        self.learned: dict[str, float] = {}
+        self.going = True
+        self.wrong: list[Any] = []
+
+    def run(self) -> None:
+        count = 0
+        while self.going:
+            identity = f"c{self.number}-{count}"
+            count += 1
+            answer = self._until_answered("POST", "/v1/experiments/x/decisions", {"id": identity}, (200, 201))
+            if answer is None:
+                return
+            self.decided[identity] = answer
+            loss = {"a": 1.0, "b": 2.0}[answer["arm"]] + 0.01 * (count % 7)
+            path = f"/v1/experiments/x/decisions/{identity}/feedback"
+            answer = self._until_answered("PUT", path, {"loss": loss}, (200,))
+            if answer is None:
+                return
+            self.learned[identity] = loss
+
+    def _until_answered(self, method: str, path: str, body: Any, expected: tuple[int, ...]) -> Any:
+        while self.going:
+            try:
+                status, answer = self.server.ask(method, path, body, timeout=5.0)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+                continue
+            if status in expected:
+                return answer
+            if status != 503:
+                self.wrong.append((status, answer))
+                return None
+            time.sleep(0.05)
+        return None
