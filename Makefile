@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install dist clean
+.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install bench-service dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-before   measure HEAD beside an earlier commit, by turns: make bench-before BASE=HEAD~1"
 	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
 	@echo "make bench-install  measure a fresh installation and write docs/install.md"
+	@echo "make bench-service  measure the decision service with wrk and write docs/serve/speed.md"
 	@echo "make dist           build the sdist and the wheel into dist/"
 	@echo "make clean          remove the environment and what was built"
 
@@ -99,6 +100,10 @@ bench-peers: $(VENV)/.bench
 # From the installed wheel, in an environment of its own.
 bench-install: $(VENV)/.test
 	$(BIN)/python -m benchmarks.install
+
+# wrk makes the load; it comes with the system's packages. About ten minutes.
+bench-service: $(VENV)/.serve
+	$(BIN)/python -m benchmarks.service
 
 # A clean folder, so that it holds one version; the wheel is built from the sdist.
 dist: $(VENV)/.test

@@ -26,6 +26,7 @@ FOR = {
     "gymnasium": "loss tables as Gymnasium environments",
     "sklearn": "choosing among scikit-learn estimators",
     "metrics": "the counters of learners in Prometheus' Python library",
+    "serve": "the decision service, `umab serve`",
     "notebook": "figures and tables in notebooks",
     "examples": "the demonstrations in `examples/`",
     "reproduce": "`make reproduce`: all experiments of the paper, with stand-ins if there is no network",

@@ -100,6 +100,11 @@ class Page:
     def run_text(self, block: Block) -> None:
         """Leave it: it is no code."""
 
+    def run_bash(self, block: Block) -> None:
+        """Leave it: it needs a running server, and test_serve_docs.py runs it with one."""
+
+    run_json = run_bash  # what a server has answered
+
     def run_mermaid(self, block: Block) -> None:
         """Leave it: it is a picture, which test_house.py compares with the source."""
 
@@ -133,8 +138,8 @@ class Page:
         assert set(words) <= TARGETS
 
     def pip(self, words: list[str]) -> None:
-        assert words[:2] == ["install", "-e"] and len(words) == 3
-        extras = re.fullmatch(r"\.(?:\[(.+)\])?", words[2])
+        assert words[0] == "install" and len(words) == 2 + ("-e" in words)
+        extras = re.fullmatch(r"\.(?:\[(.+)\])?", words[-1])
         assert extras and set((extras[1] or "all").split(",")) <= EXTRAS
 
     def python(self, words: list[str]) -> None:
