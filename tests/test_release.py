@@ -90,16 +90,16 @@ def sources(*folders: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
 
 
-def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
+def test_the_wheel_has_the_packages_and_nothing_else(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     assert wheel.name == f"umab-{umab.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     about = {name for name in names if name.startswith(f"umab-{umab.__version__}.dist-info/")}
     assert {Path(name).name for name in about} == {"METADATA", "WHEEL", "entry_points.txt", "LICENSE", "RECORD"}
-    assert {f"src/{name}" for name in names - about} == sources("src/umab")
+    assert {f"src/{name}" for name in names - about} == sources("src/umab", "src/umab_service")
     kinds = {Path(name).suffix for name in names - about} | {Path(name).name for name in names - about}
-    assert {".py", ".html", ".toml", ".css", ".js", "worst_cases.json", "py.typed"} <= kinds
+    assert {".py", ".html", ".toml", ".css", ".js", "worst_cases.json", "py.typed", "0001.sql"} <= kinds
 
 
 def test_the_sdist_has_what_the_tests_need(built: Path) -> None:
