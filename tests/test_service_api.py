@@ -149,6 +149,7 @@ def test_policies_that_learn_online_are_taken(client: Client, policy: str) -> No
         ({"forget": True}, "wait must be given"),
         ({"aggregation": "sum"}, "wait must be given"),
         ({"wait": "PT1S", "default_loss": 1.0, "late": "learn"}, "late=learn must come with forget=true"),
+        ({"late": "learn"}, "late=learn must come with forget=true"),
         ({"wait": "PT1S", "default_loss": 2.0, "policy": "exp3-ix"}, "at most 1.0 for exp3-ix"),
         ({"aggregation": "mean"}, "mean"),
         ({"arms": []}, "length >= 1"),

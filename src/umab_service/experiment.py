@@ -141,10 +141,9 @@ def checked(
         raise invalid(f"with wait, exactly one of {unit} and forget=true must be given: it says what silence means")
     if seconds is not None and forget and default is not None:
         raise invalid(f"at most one of {unit} and forget=true must be given")
-    if late == "learn" and default is not None:
-        raise invalid(
-            f"late=learn must come with forget=true, since a choice is learned from once, but got {unit}={default!r}"
-        )
+    if late == "learn" and (default is not None or seconds is None):
+        got = "no wait" if seconds is None else f"{unit}={default!r}"
+        raise invalid(f"late=learn must come with forget=true, since a choice is learned from once, but got {got}")
     refusal = None if default is None else umab.policy(policy).refusal(-default if maximize else default, unit)
     if refusal:
         raise invalid(refusal)
