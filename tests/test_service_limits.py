@@ -456,6 +456,31 @@ def test_a_failure_inside_tells_nothing_and_leaves_nothing_behind(
         assert client.ask(*DECIDE, {"id": "after"}).status == 200
 
 
+def test_a_learner_that_cannot_be_saved_harms_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An import may pass every check and yet come to a state that is not finite. Nothing but itself may fail."""
+    with Client(tmp_path) as client:
+        for name in ("x", "y"):
+            client.experiment(name)
+        learner = client.ask("GET", "/v1/experiments/x/export").json
+        broken = {**learner, "state": {**learner["state"], "level.n_losses": -1.0}}
+        assert client.ask(*IMPORT, broken).status == 200
+        for name in ("x", "y"):
+            made = client.decide("d1", name, among=["a"])
+            assert (
+                client.ask("PUT", f"/v1/experiments/{name}/decisions/{made['id']}/feedback", {"loss": 1}).status == 200
+            )
+        refuses(client, ("GET", "/v1/experiments/x/export"), None, "must be finite", 409)
+        client.now += 1.0
+        client.prune(0.0)
+        client.run(client.service.snapshot_all())
+        assert [row[0] for row in client.dump()["snapshots"]] == [client.service.experiments["y"].id]
+        assert "cannot be saved" in caplog.text
+        client.restart()
+        assert client.ask("GET", "/v1/experiments/x/report").status == 200
+        assert client.ask(*IMPORT, learner).status == 200
+        assert client.ask("GET", "/v1/experiments/x/export").status == 200
+
+
 def test_a_learner_that_is_broken_never_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An import may pass every check and make a policy draw with no probability: such a log cannot be replayed."""
     with Client(tmp_path) as client:

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from umab_service import administration, decisions, reports
 from umab_service import feedback as feedbacks
 from umab_service.keys import added, new_key, revoked
-from umab_service.problems import Problem, invalid, not_found
+from umab_service.problems import Problem, conflict, invalid, not_found
 from umab_service.routing import NAME_PARAMETER, ROUTES, Call, answered, limit_parameter, route
 from umab_service.schema import (
     Activated,
@@ -254,7 +254,10 @@ async def evaluate(call: Call) -> Response:
 @route("GET", "/v1/experiments/{name}/export", "admin", "The learner, as umab.Learner.load reads it.")
 async def export(call: Call) -> Response:
     """Export the learner."""
-    text = call.service.experiment(call.name).learner.to_json()
+    try:
+        text = call.service.experiment(call.name).learner.to_json()
+    except ValueError as error:
+        raise conflict(f"a learner must be finite to be exported, but this one is not: {error}") from None
     await call.service.stored()  # what is shown is on disk
     return Response(text, media_type="application/json")
 

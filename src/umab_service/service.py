@@ -128,7 +128,11 @@ class Service:
 
     def snapshot(self, experiment: Experiment) -> None:
         """Store the learner as it is after the last event, and keep the snapshot before, but none that is older."""
-        learner = experiment.learner.to_json(indent=None).encode()
+        try:
+            learner = experiment.learner.to_json(indent=None).encode()
+        except ValueError as error:  # only after the import of a learner that no policy would come to
+            logger.error("no snapshot of %r was made, since its learner cannot be saved: %s", experiment.name, error)
+            return
         self.statements.append((sql.NEW_SNAPSHOT, (experiment.id, experiment.seq, learner)))
         self.statements.append((sql.PRUNE_SNAPSHOTS, (experiment.id, experiment.snapshot_at)))
         experiment.snapshot_at = experiment.seq
