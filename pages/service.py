@@ -24,6 +24,7 @@ from umab.research.report import shell
 from umab_service import (
     administration,
     app,
+    bodies,
     decisions,
     durations,
     feedback,
@@ -244,7 +245,7 @@ def limits(api: dict[str, Any]) -> str:
     rows = [
         ("body of a request", _bytes(app.MOST_BODY), "413"),
         ("learner that is imported", _bytes(app.MOST_IMPORTED), "413"),
-        ("time that a body may take to arrive", f"{app.BODY_SECONDS:g} s", "408"),
+        ("time that a body may take to arrive", f"{bodies.BODY_SECONDS:g} s", "408"),
         ("name of an experiment", f"`{_pattern(schemas['NewExperiment']['name'])}`", "422"),
         ("arms of an experiment", f"{arms['maxItems']:,}", "422, or 409 for an arm that is added"),
         ("name of an arm", f"{arms['items']['maxLength']} characters", "422"),

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from service_app import ADMIN, Client, Reply
-from umab_service import app, feedback
+from umab_service import app, bodies, feedback
 from umab_service.app import MOST_BODY
 from umab_service.schema import MOST_ARMS, MOST_LEVELS
 from umab_service.service import MOST_METADATA
@@ -96,7 +96,8 @@ def test_a_body_in_small_chunks_is_read_as_one(client: Client) -> None:
 
 
 def test_a_body_that_does_not_arrive_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "BODY_SECONDS", 0.02)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.02)
+    client.app.bodies = bodies.Bodies()  # whose timer has not started yet
 
     async def silent() -> Any:
         await asyncio.Event().wait()
@@ -469,7 +470,9 @@ def test_a_learner_that_cannot_be_saved_harms_no_other(tmp_path: Path, caplog: p
             assert (
                 client.ask("PUT", f"/v1/experiments/{name}/decisions/{made['id']}/feedback", {"loss": 1}).status == 200
             )
-        refuses(client, ("GET", "/v1/experiments/x/export"), None, "must be finite", 409)
+        refused = client.ask("GET", "/v1/experiments/x/export")
+        assert refused.status == 409
+        assert "must be finite" in refused.json["detail"]
         client.now += 1.0
         client.prune(0.0)
         client.run(client.service.snapshot_all())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
 from collections.abc import Callable, Sequence
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from umab_service.bodies import Bodies
 from umab_service.keys import Key, Keys
 from umab_service.metrics import CONTENT_TYPE, Metrics
 from umab_service.openapi import description
@@ -26,8 +26,6 @@ MOST_BODY = 1 << 20
 """The largest body of a request, in bytes."""
 MOST_IMPORTED = 32 << 20
 """The largest learner to import, in bytes."""
-BODY_SECONDS = 30.0
-"""How long the body of a request may take to arrive."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -53,7 +51,7 @@ class Application:
     def __init__(self, service: Service, keys: Keys, *, tls: bool = False) -> None:
         self.service, self.keys = service, keys
         self._headers = [*_RAW_HEADERS, _ONLY_TLS] if tls else _RAW_HEADERS
-        self.metrics, self.throttle = Metrics(service), Throttle()
+        self.metrics, self.throttle, self.bodies = Metrics(service), Throttle(), Bodies()
         described = encoded(description(ROUTES))
         self._open: dict[str, Callable[[], Response]] = {
             "/openapi.json": lambda: JSONResponse(described),
@@ -72,8 +70,14 @@ class Application:
                 label, response = f"GET {path}", self._open[path]()
             else:
                 key = self._key(scope)
-                label, route, scope["path_params"] = self._route(method, path)
-                response = await self._answer(key, route, Request(scope, receive), receive)
+                label, route, parts = self._route(method, path)
+                if not key.may(route.role, parts.get("name")):
+                    raise Problem(
+                        403, f"a key must have the role {route.role!r} and cover the experiment, but this one does not"
+                    )
+                content = await self.bodies.read(receive, MOST_IMPORTED if route.raw else MOST_BODY)
+                body = decoded(route, content)
+                response = await route.handler(Call(self.service, self.keys, key, scope["query_string"], parts, body))
         except Problem as problem:
             response = _problem(problem)
         except ClientDisconnect:
@@ -119,14 +123,6 @@ class Application:
                 return label, route, found.groupdict()
         raise Problem(404, f"a path must be one that /openapi.json describes, but got {path[:100]!r}")
 
-    async def _answer(self, key: Key, route: Route, request: Request, receive: Receive) -> Response:
-        if not key.may(route.role, request.path_params.get("name")):
-            raise Problem(
-                403, f"a key must have the role {route.role!r} and cover the experiment, but this one does not"
-            )
-        content = await _body(receive, MOST_IMPORTED if route.raw else MOST_BODY)
-        return await route.handler(Call(self.service, self.keys, key, request, decoded(route, content)))
-
     async def _metrics(self, call: Call) -> Response:
         """Return the metrics, which are about all experiments."""
         if call.key.prefix:
@@ -160,29 +156,6 @@ def _shown_key(scope: Scope) -> str:
         if name == b"x-api-key":
             found = value
     return found.decode("latin-1").strip()
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    """Return the body of a request, if it is not too large and does not take too long."""
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise ClientDisconnect
-                size += len(message.get("body", b""))
-                if size > most:
-                    raise Problem(
-                        413, f"the body must have at most {most} bytes, but got more", {"Connection": "close"}
-                    )
-                parts.append(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return b"".join(parts)
-    except TimeoutError:
-        raise Problem(
-            408, f"the body must arrive within {BODY_SECONDS:g} seconds, but it did not", {"Connection": "close"}
-        ) from None
 
 
 def _ready(service: Service) -> Response:

@@ -42,8 +42,6 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
             draws = [learner.release(each) for each in learner.select(given.n, among=given.among)]
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
-    if not all(0.0 < draw.probability <= 1.0 for draw in draws):  # so that a log with it could not be replayed
-        raise RuntimeError(f"the learner of {name!r} is broken: it draws with the probabilities {draws!r:.200}")
     wait = found.settings.wait
     due = None if wait is None else now + wait
     state = "deferred" if given.defer else "open"
@@ -51,6 +49,8 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
     ids = [identity] if given.n is None else [f"{identity}/{k}" for k in range(len(draws))]
     answers, drawn = [], []
     for each, draw in zip(ids, draws, strict=True):
+        if not 0.0 < draw.probability <= 1.0:  # so that a log with it could not be replayed
+            raise RuntimeError(f"the learner of {name!r} is broken: it draws with the probability {draw.probability}")
         answer = Decision(each, str(draw.arm), draw.probability, state, expires)  # type: ignore[arg-type]
         content = encoded(answer)
         answers.append(Raw(content))

@@ -99,7 +99,7 @@ async def create(call: Call) -> Response:
 )
 async def listed(call: Call) -> Response:
     """List the experiments that the key covers."""
-    after, limit = call.request.query_params.get("after", ""), call.number("limit", 100, 1, 1000)
+    after, limit = call.parameter("after") or "", call.number("limit", 100, 1, 1000)
     names = sorted(name for name in call.service.experiments if name > after and call.key.may("read", name))
     found = [call.service.described(call.service.experiments[name]) for name in names[:limit]]
     return answered(Answer(200, Experiments(found, names[limit - 1] if len(names) > limit else None)))
@@ -289,7 +289,7 @@ async def imported(call: Call) -> Response:
 )
 async def erase(call: Call) -> Response:
     """Erase metadata."""
-    return await _stored(call, administration.erase(call.service, call.name, call.request.query_params.get("before")))
+    return await _stored(call, administration.erase(call.service, call.name, call.parameter("before")))
 
 
 @route("POST", "/v1/keys", "admin", "Create a key; its text is shown once.", takes=NewKey, answers=((201, CreatedKey),))
@@ -313,7 +313,7 @@ async def list_keys(call: Call) -> Response:
 @route("DELETE", "/v1/keys/{key}", "admin", "Revoke a key.", answers=((200, ShownKey),))
 async def revoke_key(call: Call) -> Response:
     """Revoke a key."""
-    identity = str(call.request.path_params["key"])
+    identity = call.parts["key"]
     known = next((key for key in call.keys.all() if key.id == identity), None)
     if known is None or not known.prefix.startswith(call.key.prefix):
         raise not_found("a key", identity)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.datastructures import QueryParams
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from umab_service.keys import Key, Keys, Role
 from umab_service.problems import Problem, invalid
@@ -23,27 +24,35 @@ class Call:
     service: Service
     keys: Keys
     key: Key
-    request: Request
+    query: bytes
+    parts: dict[str, str]
+    """The variable parts of the path."""
     body: Any
 
     @property
     def name(self) -> str:
         """The name of the experiment in the path."""
-        return str(self.request.path_params["name"])
+        return self.parts["name"]
 
     @property
     def decision(self) -> str:
         """The id of the decision in the path."""
-        return str(self.request.path_params["decision"])
+        return self.parts["decision"]
 
     @property
     def arm(self) -> str:
         """The arm in the path."""
-        return str(self.request.path_params["arm"])
+        return self.parts["arm"]
+
+    def parameter(self, name: str) -> str | None:
+        """Return a parameter of the query, if it is there."""
+        return QueryParams(self.query).get(name)
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """Return a number in the query."""
-        text = self.request.query_params.get(name, str(default))
+        text = self.parameter(name)
+        if text is None:
+            return default
         if not text.isascii() or not text.isdigit() or len(text) > 18 or not least <= int(text) <= most:
             raise invalid(f"{name} must be a whole number from {least} to {most}, but got {text[:40]!r}")
         return int(text)
@@ -100,6 +109,11 @@ class JSONResponse(Response):
         self.raw_headers = [(b"content-length", b"%d" % len(content)), kind]
         for name, value in (headers or {}).items():
             self.raw_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 _JSON, _PROBLEM = (b"content-type", b"application/json"), (b"content-type", b"application/problem+json")

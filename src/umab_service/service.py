@@ -23,7 +23,7 @@ from umab_service.writer import NotStored, Writer
 
 SNAPSHOT_EVERY = 10_000
 """After how many events of an experiment a snapshot of its learner is made."""
-MOST_ROWS = 20_000
+MOST_ROWS = 50_000
 """How many of the latest decisions are kept in memory, where feedback finds them sooner than in the database."""
 MOST_METADATA = 4096
 """The size of the metadata of a decision, in bytes of JSON."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from umab.online.choice import Choice, Draw, checked_draw
 from umab.online.feedback import as_loss, refusal
-from umab.online.persistent import Persistent
+from umab.online.persistent import Persistent, nested
 
 
 class Releasing(Persistent):
@@ -28,12 +28,18 @@ class Releasing(Persistent):
         0
         >>> learner.settle(draw, loss=2.5)
         """
-        with self._changing():
-            known = self._core.known(choice)
-            draw = self._core.draw_of(known)
-            self._core.close(known, None)
-            self._n_quiet = 0  # the keeper of the draw knows whether its feedback is missing
-            return draw
+        with self._lock:  # as `_changing`, without its call: a server does this in every round
+            if self._busy:
+                raise nested()
+            self._busy = True
+            try:
+                known = self._core.known(choice)
+                draw = self._core.draw_of(known)
+                self._core.close(known, None)
+                self._n_quiet = 0  # the keeper of the draw knows whether its feedback is missing
+                return draw
+            finally:
+                self._busy = False
 
     def settle(self, draw: Draw | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
         """Learn from the loss, or the reward, of a draw that this learner, or an earlier copy of it, has released.
@@ -42,12 +48,18 @@ class Releasing(Persistent):
         """
         draw = checked_draw(draw)
         value, loss = as_loss(self._maximize, loss, reward)
-        with self._changing():
-            core = self._core
-            if not self._lowest <= loss <= self._highest:
-                raise refusal(core.policy, loss, draw.arm, reward)
-            index = core.index.get(draw.arm)
-            core.settle(draw, index, loss)
-            if index is not None:
-                core.tallies[index].take_in(value)
-            self._n_quiet = 0
+        with self._lock:  # as in `release`
+            if self._busy:
+                raise nested()
+            self._busy = True
+            try:
+                core = self._core
+                if not self._lowest <= loss <= self._highest:
+                    raise refusal(core.policy, loss, draw.arm, reward)
+                index = core.index.get(draw.arm)
+                core.settle(draw, index, loss)
+                if index is not None:
+                    core.tallies[index].take_in(value)
+                self._n_quiet = 0
+            finally:
+                self._busy = False
