@@ -484,6 +484,14 @@ def test_a_learner_that_cannot_be_saved_harms_no_other(tmp_path: Path, caplog: p
         assert client.ask("GET", "/v1/experiments/x/export").status == 200
 
 
+def test_a_learner_with_an_arm_that_has_no_utf8_is_refused(tmp_path: Path) -> None:
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        learner = client.ask("GET", "/v1/experiments/x/export").json
+        arms = ["\ud800", *learner["arms"][1:]]
+        refuses(client, IMPORT, json.dumps({**learner, "arms": arms}).encode(), "must be as those of an experiment")
+
+
 def test_a_learner_that_is_broken_never_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """An import may pass every check and make a policy draw with no probability: such a log cannot be replayed."""
     with Client(tmp_path) as client:

@@ -103,8 +103,8 @@ def imported(service: Service, name: str, text: str) -> Answer:
             f"policy={learner.policy.name!r} and maximize={learner.maximize}"
         )
     try:
-        msgspec.convert(list(learner.arms), Arms)
-    except msgspec.ValidationError as error:
+        encoded(msgspec.convert(list(learner.arms), Arms))  # half of a surrogate pair has no UTF-8
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise invalid(f"the arms of a learner must be as those of an experiment: {error}") from None
     found.learner = learner
     service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
