@@ -28,6 +28,7 @@ from umab_service import (
     decisions,
     durations,
     feedback,
+    ofrep,
     recovery,
     reports,
     service,
@@ -38,6 +39,7 @@ from umab_service.metrics import MOST_SERIES, Metrics
 from umab_service.openapi import description
 from umab_service.routes import MOST_AT_ONCE, ROUTES
 from umab_service.schema import MOST_LEVELS, Feedback, NewDecision, NewExperiment
+from umab_service.sqlite import SQLite
 
 FOLDER, PAGE = "serve", "api.md"
 MARKED = {"limits": "security.md", "metrics": "operations.md", "sizes": "operations.md"}
@@ -148,7 +150,7 @@ def _shown(method: str, path: str, operation: dict[str, Any], schemas: dict[str,
 
 def _answers(operation: dict[str, Any]) -> Iterator[str]:
     for status, response in operation["responses"].items():
-        if int(status) < 400:
+        if int(status) < 400 and "content" in response:
             (media, content), *_ = response["content"].items()
             yield f"{status} with {value_of(content['schema']) if content['schema'] else f'`{media}`'}"
 
@@ -257,6 +259,8 @@ def limits(api: dict[str, Any]) -> str:
         ("parts of a sum", f"{feedback.MOST_PARTS:,}", "422"),
         ("key of a part", f"{schemas['Feedback']['key']['anyOf'][0]['maxLength']} characters", "422"),
         ("wait", f"{durations.LONGEST / 86400:,.0f} days", "422"),
+        ("flags that a bulk evaluation decides", f"{ofrep.MOST_FLAGS:,}", "`GENERAL` for each of the others"),
+        ("targetingKey", f"{ofrep.MOST_TARGETING_KEY:,} characters", "400"),
         ("experiments in a list", f"{queries['listed']['limit']['maximum']:,}", "422"),
         ("events that are read at once", f"{queries['events']['limit']['maximum']:,}", "422"),
         ("rounds that estimates are made from", f"the latest {reports.MOST_ROUNDS:,}", "older ones are not used"),
@@ -287,12 +291,13 @@ class Measured(NamedTuple):
 async def measured(n_decisions: int = 2000) -> Measured:
     """Return what a server says about itself, and what decisions take."""
     with tempfile.TemporaryDirectory() as folder:
-        found = service.Service(Path(folder) / "umab.db")
+        storage = SQLite(Path(folder) / "umab.db")
+        found = service.Service(storage)
         await found.start()
         try:
             administration.create(found, NewExperiment("x", ["a", "b", "c"]))
             await found.stored()
-            before = _size(found)
+            before = _size(storage)
             for number in range(n_decisions):
                 decisions.decide(found, "x", NewDecision(id=f"{number:032d}"))
                 feedback.feedback(found, "x", f"{number:032d}", Feedback(loss=1.0 + number % 7))
@@ -301,9 +306,9 @@ async def measured(n_decisions: int = 2000) -> Measured:
             metrics.answered("GET /healthz", 200, 0.001)
             return Measured(
                 [(_metric(each), each.type, each.documentation) for each in metrics.collect()],
-                (_size(found) - before) / n_decisions,
-                _pragma(found, "wal_autocheckpoint") * _pragma(found, "page_size"),
-                -1024 * _pragma(found, "cache_size"),
+                (_size(storage) - before) / n_decisions,
+                _pragma(storage, "wal_autocheckpoint") * _pragma(storage, "page_size"),
+                -1024 * _pragma(storage, "cache_size"),
             )
         finally:
             await found.stop()
@@ -313,13 +318,13 @@ def _metric(family: Any) -> str:
     return f"{family.name}_total" if family.type == "counter" else str(family.name)
 
 
-def _pragma(found: service.Service, name: str) -> int:
-    (value,) = found.database.execute(f"PRAGMA {name}").fetchone()
+def _pragma(found: SQLite, name: str) -> int:
+    (value,) = found.connection.execute(f"PRAGMA {name}").fetchone()
     return int(value)
 
 
-def _size(found: service.Service) -> int:
-    found.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+def _size(found: SQLite) -> int:
+    found.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return found.path.stat().st_size
 
 

@@ -19,6 +19,7 @@ GROUPS = {
     "What was learned": ("report", "evaluate", "events"),
     "Learners and metadata": ("export", "imported", "erase"),
     "Keys": ("create_key", "list_keys", "revoke_key"),
+    "OpenFeature": ("evaluate_flag", "evaluate_flags"),
 }
 """The routes, by what they are for."""
 
@@ -163,6 +164,21 @@ ROUTES = {
         "It is refused from then on. To revoke it again changes nothing.",
         {404: "there is no such key, or the key that asks does not cover it"},
     ),
+    "evaluate_flag": About(
+        "Evaluate a flag",
+        "The single evaluation of the OpenFeature Remote Evaluation Protocol: a decision in the experiment, whose arm "
+        "is the value and the variant. With `targetingKey` and `umabSticky`, a duration, the same decision is returned "
+        "to the same target until the time is over. Errors 400 and 404 have the fields of [Failure](#Failure).",
+        {400: "the context is not as it must be", 404: "there is no such experiment, or it is archived"},
+    ),
+    "evaluate_flags": About(
+        "Evaluate all flags",
+        "The bulk evaluation of the protocol: a deferred decision in each active experiment that the key covers. What "
+        "sticks is the same as in single evaluations. The header `ETag` names the answer; a request with it as "
+        "`If-None-Match` is answered with 304 and no body if the answer is the same, which it is while all of it "
+        "sticks.",
+        {400: "the context is not as it must be"},
+    ),
 }
 """About each route, by its operationId."""
 
@@ -279,6 +295,21 @@ FIELDS = {
         "arm": "which arm showed it",
         "state": "what came of the fresh start",
     },
+    "EvaluationRequest": {
+        "context": "`targetingKey`: whom it is for; `umabSticky`: for how long a choice sticks; the rest is ignored, "
+        "and not stored",
+    },
+    "Flag": {
+        "key": "the name of the experiment",
+        "value": "the arm",
+        "variant": "the arm",
+        "errorCode": "only if it could not be evaluated, and then without a value",
+    },
+    "FlagMetadata": {
+        "decisionId": "what to send feedback to",
+        "maximize": "whether feedback is a reward, and not a loss",
+    },
+    "Failure": {"errorDetails": "the rule and the value", "key": "the name of the experiment, if one was asked for"},
     "CreatedKey": {"key": "the text of the key, shown only here"},
     "Problem": {"type": "always `about:blank`", "title": "the name of the status", "detail": "the rule and the value"},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -12,13 +12,23 @@ from urllib.parse import unquote
 
 from umab_service import silence
 from umab_service.app import Application
-from umab_service.keys import Keys, Role, added, new_key, revoked
+from umab_service.databases import opened
+from umab_service.keys import ALL_KEYS, Keys, Role, added, new_key, revoked
+from umab_service.relay import Relay
 from umab_service.service import Service
+from umab_service.sqlite import SQLite
 
 ADMIN = "umab_testadmin_" + "a" * 40
 """The admin key that every client has."""
 START = 1_800_000_000.0
 """What the clock shows at first."""
+
+
+TABLES = ("experiments", "events", "snapshots", "decisions", "parts", "metadata", "keys")
+"""The tables that requests change."""
+
+url_of: Callable[[Path], str] = lambda folder: f"sqlite:///{folder / 'umab.db'}"  # noqa: E731
+"""Where the database for a folder is; tests with another kind of database put another function here."""
 
 
 class Reply(NamedTuple):
@@ -38,16 +48,19 @@ class Client:
 
     def __init__(self, folder: Path, *, now: float = START, tls: bool = False) -> None:
         self.path, self.now, self._tls = folder / "umab.db", now, tls
+        self.url = url_of(folder)
         self.loop = asyncio.new_event_loop()
         self._start()
         if ADMIN not in self:
             self.key("admin", text=ADMIN)
 
     def _start(self) -> None:
-        self.service = Service(self.path, clock=lambda: self.now)
+        self.service = Service(opened(self.url), clock=lambda: self.now)
         self.run(self.service.start())
-        self.keys = Keys(self.service.database)
-        self.app = Application(self.service, self.keys, tls=self._tls)
+        self.keys = Keys(self.run(self.service.storage.soon(ALL_KEYS)))
+        ownership = self.service.ownership
+        relay = None if ownership is None else Relay(ownership, bytes(32))
+        self.app = Application(self.service, self.keys, tls=self._tls, relay=relay)
 
     def run(self, awaitable: Any) -> Any:
         """Return what a coroutine of the service returns."""
@@ -71,6 +84,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def storage(self) -> SQLite:
+        """The database, which must be one of SQLite."""
+        assert isinstance(self.service.storage, SQLite)
+        return self.service.storage
 
     # Requests.
 
@@ -191,9 +210,11 @@ class Client:
 
     def dump(self) -> dict[str, list[Any]]:
         """Return all rows of all tables."""
-        database = self.service.database
-        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {name: sorted(database.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in names}
+        return {name: sorted(self.query(f"SELECT * FROM {name}"), key=repr) for name in TABLES}
+
+    def query(self, text: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a query."""
+        return list(self.run(self.service.storage.soon(text, parameters)))
 
     def state(self) -> dict[str, Any]:
         """Return all that a request could change: on disk, on its way there, and in memory."""

@@ -61,7 +61,9 @@ def fenced(document: str) -> list[Block]:
     found = []
     for each in fences:
         text = re.sub(rf"^{each[1]}", "", each[4], flags=re.MULTILINE)
-        found.append(Block((each[3].split() or [""])[0], text, page[: each.start()]))
+        language = (each[3].split() or [""])[0]
+        is_file = language in ("python", "javascript") and "title=" in each[3]
+        found.append(Block("file" if is_file else language, text, page[: each.start()]))
     return found
 
 
@@ -104,6 +106,7 @@ class Page:
         """Leave it: it needs a running server, and test_serve_docs.py runs it with one."""
 
     run_json = run_bash  # what a server has answered
+    run_file = run_bash  # a program that calls a server
 
     def run_mermaid(self, block: Block) -> None:
         """Leave it: it is a picture, which test_house.py compares with the source."""

@@ -174,6 +174,10 @@ WRONG = [
     Wrong("erase", 422, "DELETE", f"{X}/metadata?before=2026-01-31"),
     Wrong("create_key", 403, "POST", "/v1/keys", {"role": "read"}, "shop"),
     Wrong("revoke_key", 404, "DELETE", "/v1/keys/no"),
+    Wrong("evaluate_flag", 400, "POST", "/ofrep/v1/evaluate/flags/x", {"context": {"umabSticky": "PT1H"}}),
+    Wrong("evaluate_flag", 404, "POST", "/ofrep/v1/evaluate/flags/no"),
+    Wrong("evaluate_flag", 404, "POST", "/ofrep/v1/evaluate/flags/old"),
+    Wrong("evaluate_flags", 400, "POST", "/ofrep/v1/evaluate/flags", {"context": []}),
 ]
 
 
@@ -215,3 +219,4 @@ def test_a_route_has_the_error_that_the_page_lists(wrong: Wrong, client: Client)
     }
     reply = client.ask(wrong.method, wrong.path, wrong.body, key=key[wrong.key]())
     assert reply.status == wrong.status == reply.json["status"], reply
+    assert ("errorCode" in reply.json) is wrong.path.startswith("/ofrep/")

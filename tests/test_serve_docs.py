@@ -1,7 +1,8 @@
 """What the pages about the decision service show is what a real server does: all their commands, in their order.
 
 A block of the language bash is run in a shell that a page has for itself. A block of JSON or text after it is what it
-prints. `python tests/test_serve_docs.py` runs all pages, and puts what was printed into them.
+prints. A program with a title is a file of this name, for the commands after it. `python tests/test_serve_docs.py` runs
+all pages, and puts what was printed into them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ pytest.importorskip("starlette")
 from service_process import Server, free_port, running
 
 ROOT = Path(__file__).parent.parent
-FENCE = re.compile(r"^```(bash|json|text)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"^```(bash|json|text|(?:python|javascript)(?= title))(?: title=\"([^\"]*)\")?\n(.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
 PAGES = [
     str(each.relative_to(ROOT))
     for each in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
@@ -200,11 +204,16 @@ class Shown(NamedTuple):
 
 def shown(page: str) -> Iterator[Shown]:
     """Yield the blocks of commands of a page."""
-    found = list(FENCE.finditer(page))
+    found, files = list(FENCE.finditer(page)), ""
     for block, after in zip(found, [*found[1:], None], strict=True):
         if block[1] == "bash":
-            follows = after is not None and after[1] != "bash" and not page[block.end() : after.start()].strip()
-            yield Shown(block[3], after if follows else None)
+            follows = (
+                after is not None and after[1] in ("json", "text") and not page[block.end() : after.start()].strip()
+            )
+            yield Shown(files + block[3], after if follows else None)
+            files = ""
+        elif block[1] in ("python", "javascript"):
+            files += f"cat > {block[2]} <<'END OF FILE'\n{block[3]}END OF FILE\n"
 
 
 def answer_of(printed: Printed) -> str:
@@ -237,6 +246,8 @@ def test_a_server_does_what_the_page_shows(name: str) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     with session(page) as running:
         for commands, output in shown(page):
+            if "\nnode " in commands and shutil.which("node") is None:
+                continue
             printed = running.run(commands)
             if output is None:
                 assert printed.exit_code == 0 and (printed.status or 200) < 400, (commands, printed)

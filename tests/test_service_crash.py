@@ -18,6 +18,7 @@ pytest.importorskip("starlette")
 from service_process import Client, Server, running
 from umab_service.experiment import Experiment
 from umab_service.recovery import recovered
+from umab_service.sqlite import SQLite
 
 
 class Silent(Client):
@@ -37,7 +38,7 @@ class Silent(Client):
 def check(path: Path, clients: list[Client]) -> None:
     """Compare the database with what clients saw acknowledged."""
     assert not [each.wrong for each in clients if each.wrong]
-    experiments = {each.name: each for each in recovered(path, True)}
+    experiments = {each.name: each for each in recovered(SQLite(path), True)}
     connection = sqlite3.connect(path)
     try:
         rows = dict(connection.execute("SELECT id, answer FROM decisions").fetchall())
@@ -93,7 +94,7 @@ def battered(path: Path, n_times: int, seed: int, *, stop: bool = False) -> int:
         exported = {name: server.ask("GET", f"/v1/experiments/{name}/export")[1] for name in ("x", "silent")}
         assert server.stop() == 0
     check(path, clients)
-    for experiment in recovered(path, True):  # replay equals the live state, bit for bit
+    for experiment in recovered(SQLite(path), True):  # replay equals the live state, bit for bit
         assert json.loads(experiment.learner.to_json()) == exported[experiment.name]
     assert len(clients[-1].decided) > 0
     return sum(len(client.learned) for client in clients)
@@ -159,7 +160,7 @@ def test_a_full_disk_is_answered_and_outlived(tmp_path: Path) -> None:
                 assert server.ask("POST", "/v1/experiments/x/decisions", {"id": answer["id"]}) == (200, answer)
             exported = server.ask("GET", "/v1/experiments/x/export")[1]
             assert server.stop() == 0
-        (experiment,) = recovered(disk / "umab.db", True)
+        (experiment,) = recovered(SQLite(disk / "umab.db"), True)
         assert json.loads(experiment.learner.to_json()) == exported
     finally:
         subprocess.run(["umount", str(disk)], check=True)

@@ -179,7 +179,7 @@ def fuzzed(client: Client, label: str, n_examples: int) -> None:
 def everything_is_found_again(client: Client) -> None:
     assert ADMIN in client
     before = {name: each.learner.to_json() for name, each in client.service.experiments.items()}
-    assert {each.name: each.learner.to_json() for each in recovered(client.path, True)} == before
+    assert {each.name: each.learner.to_json() for each in recovered(client.service.storage, True)} == before
 
 
 def can_be_wrong(label: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ pytest.importorskip("starlette")
 from service_app import Client
 from umab_service import service
 from umab_service.recovery import recovered
-from umab_service.writer import Writer
+from umab_service.storage import NotStored
 
 ARMS = ["a", "b", "c"]
 KINDS: dict[str, dict[str, Any]] = {
@@ -234,7 +233,7 @@ class World:
 
     def fail(self, pick: Pick) -> None:
         before, kinds = self.learners(), sorted({*self.kinds} - self.archived)
-        with mock.patch.object(Writer, "_commit", side_effect=sqlite3.OperationalError("disk I/O error")):
+        with mock.patch.object(type(self.client.service.storage), "commit", side_effect=NotStored("disk I/O error")):
             asked = [("POST", f"/v1/experiments/{kind}/decisions", {"id": "lost"}) for kind in kinds]
             assert {reply.status for reply in self.client.ask_all(asked)} <= {503}
         if kinds:
@@ -254,11 +253,11 @@ class World:
 
     def check(self) -> None:
         """The log gives the learners bit for bit, and decisions are in the states that the model has them in."""
-        found = {each.name: each for each in recovered(self.client.path, True)}
+        found = {each.name: each for each in recovered(self.client.service.storage, True)}
         for name, live in self.client.service.experiments.items():
             assert found[name].learner.to_json(indent=None) == live.learner.to_json(indent=None)
             assert (found[name].n_open, found[name].seq) == (live.n_open, live.seq)
-        rows = self.client.service.database.execute(
+        rows = self.client.query(
             "SELECT name, decisions.id, state, due FROM decisions JOIN experiments ON experiments.id = experiment"
         )
         states = {(name, identity): (state, due) for name, identity, state, due in rows}

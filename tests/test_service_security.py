@@ -27,6 +27,7 @@ from umab.cli import main
 from umab_service import decisions, throttle
 from umab_service.app import HEADERS
 from umab_service.keys import ROLES, Key
+from umab_service.ofrep import EvaluationRequest
 from umab_service.routes import ROUTES
 from umab_service.routing import Route
 from umab_service.schema import (
@@ -58,6 +59,7 @@ BODIES: dict[Any, Any] = {
     Batch: {"operations": [{"experiment": "shop-x", "decide": {"id": "new"}}]},
     Target: {"arm": "a"},
     NewKey: {"role": "read", "prefix": "shop-", "note": "new"},
+    EvaluationRequest: {"context": {"targetingKey": "visitor"}},
 }
 PLACES = {"name": "shop-x", "decision": "d1", "arm": "c", "key": "victim00"}
 
@@ -147,6 +149,8 @@ def test_each_route_asks_for_the_lowest_role_that_should_do(route: Route) -> Non
         "POST /v1/experiments/{name}/decisions/{decision:path}/activate",
         "PUT /v1/experiments/{name}/decisions/{decision:path}/feedback",
         "POST /v1/batch",
+        "POST /ofrep/v1/evaluate/flags/{name}",
+        "POST /ofrep/v1/evaluate/flags",
     }
     reading = route.method == "GET" or route.takes is Target
     telling_too_much = route.path.startswith("/v1/keys") or route.path.endswith("/export")  # it holds what comes next
@@ -277,7 +281,14 @@ def test_a_stranger_learns_nothing_about_what_is_there(guarded: Client) -> None:
     answers = {
         (reply.status, reply.json["detail"])
         for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
-        for path in ("/", "/v1/experiments/shop-x", "/v1/experiments/none", "/v1/nowhere", "/docs", "/v1/keys/victim00")
+        for path in (
+            "/v1",
+            "/v1/experiments/shop-x",
+            "/v1/experiments/none",
+            "/v1/nowhere",
+            "/docs",
+            "/v1/keys/victim00",
+        )
         for body in (None, b"{", b"x" * (2 << 20))
         if (reply := guarded.ask(method, path, body, key=None, client=next(_addresses)))
     }
@@ -608,7 +619,7 @@ def test_a_first_key_that_is_easily_guessed_is_refused(umab: Command, text: str)
     [
         (["--port", "99999"], "a port must be from 0 to 65535, but got 99999"),
         (["--host", "localhost.invalid", "--port", "0"], "cannot listen"),
-        (["--database", "postgres://x"], "sqlite:///path, but got 'postgres://x'"),
+        (["--database", "mysql://x"], "sqlite:///path, but got 'postgres://x'"),
         (["--retention", "5"], "a duration must be like"),
         (["--tls-certificate", "a.pem"], "--tls-certificate and --tls-key must be given together"),
         (["--tls-key", "a.pem"], "--tls-certificate and --tls-key must be given together"),

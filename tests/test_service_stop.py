@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("starlette")
 
 from service_process import Server, running
-from umab_service.database import DatabaseError
 from umab_service.recovery import recovered
+from umab_service.sqlite import SQLite
+from umab_service.storage import DatabaseError
 
 
 def stopped(path: Path) -> None:
@@ -37,19 +38,19 @@ OTHER_VERSION = """UPDATE snapshots SET learner = CAST(replace(learner, '"umab":
 
 def test_a_start_after_a_stop_replays_nothing(tmp_path: Path) -> None:
     stopped(tmp_path / "umab.db")
-    (experiment,) = recovered(tmp_path / "umab.db", True)
+    (experiment,) = recovered(SQLite(tmp_path / "umab.db"), True)
     assert experiment.n_since == 0 and experiment.seq == 9
 
 
 def test_snapshots_of_another_version_are_not_checked(tmp_path: Path) -> None:
     path = tmp_path / "umab.db"
     stopped(path)
-    (before,) = recovered(path, True)
+    (before,) = recovered(SQLite(path), True)
     change(path, OTHER_LOSS)
     with pytest.raises(DatabaseError, match="must give its snapshot at event 9, bit for bit"):
-        recovered(path, True)
+        recovered(SQLite(path), True)
     change(path, OTHER_VERSION)
-    (after,) = recovered(path, True)
+    (after,) = recovered(SQLite(path), True)
     assert after.learner.to_json() == before.learner.to_json()
 
 

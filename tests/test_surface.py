@@ -21,6 +21,8 @@ MODULES = (
     "umab.adapters.prometheus",
     "umab.adapters.river",
     "umab.adapters.sklearn",
+    "umab.client",
+    "umab.client.openfeature",
     "umab.datasets",
     "umab.engine.interpreted",
     "umab.errors",

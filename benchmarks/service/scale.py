@@ -14,6 +14,7 @@ from unittest import mock
 from benchmarks.service.load import DECIDE, Load, Server, serving
 from umab_service import administration, decisions, feedback, service, silence
 from umab_service.schema import Feedback, NewDecision, NewExperiment
+from umab_service.sqlite import SQLite
 
 N_EXPERIMENTS = 10_000
 N_OPEN = 1_000_000
@@ -42,7 +43,7 @@ def many_experiments() -> Sizes:
 
 
 async def _fill(path: Path, n_experiments: int, n_open: int) -> None:
-    found = service.Service(path)
+    found = service.Service(SQLite(path))
     await found.start()
     names = [f"x{number}" for number in range(n_experiments)]
     for at, name in enumerate(names):
@@ -78,7 +79,7 @@ def long_log(*, snapshots: bool) -> float:
 
 
 async def _learn(path: Path, n_rounds: int) -> None:
-    found = service.Service(path)
+    found = service.Service(SQLite(path))
     await found.start()
     administration.create(found, NewExperiment("x", ["a", "b", "c", "d", "e"]))
     for first in range(0, n_rounds, TOGETHER):

@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from umab_service.database import DatabaseError, connect, locked, migrate, path_of
-from umab_service.keys import Keys, Role, added, new_key, revoked
+from umab_service.databases import opened
+from umab_service.keys import ALL_KEYS, Keys, Role, added, new_key, revoked
+from umab_service.storage import DatabaseError, Storage
 
 
 class Keyring(ABC):
@@ -32,16 +33,15 @@ class Keyring(ABC):
                 raise ValueError("UMAB_KEY must hold an admin key of the server, but it is not set")
             yield _Remote(server.rstrip("/"), key)
             return
-        path = path_of(database)
+        storage = opened(database)
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked(path))
+                stack.enter_context(storage.locked())
             except DatabaseError as error:
                 raise ValueError(f"{error}; if a server runs, pass --server URL and set UMAB_KEY") from None
-            connection = connect(path)
-            stack.callback(connection.close)
-            migrate(connection)
-            yield _Local(connection)
+            storage.open()
+            stack.callback(storage.close)
+            yield _Local(storage)
 
     @abstractmethod
     def create(self, role: Role, prefix: str, note: str) -> str:
@@ -57,13 +57,14 @@ class Keyring(ABC):
 
 
 class _Local(Keyring):
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self._keys = Keys(connection)
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        with storage.reader() as reader:
+            self._keys = Keys(reader.execute(ALL_KEYS).fetchall())
 
     def create(self, role: Role, prefix: str, note: str) -> str:
         text, key = new_key(role, prefix, note, time.time())
-        self._connection.execute(*added(key))
+        self._storage.write([added(key)])
         return text
 
     def all(self) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ class _Local(Keyring):
         key = next((each for each in self._keys.all() if each.id == identity), None)
         if key is None:
             raise ValueError(f"a key must exist, but there is none with the id {identity!r}")
-        self._connection.execute(*revoked(key, time.time())[1])
+        self._storage.write([revoked(key, time.time())[1]])
 
 
 class _Remote(Keyring):

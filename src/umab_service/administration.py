@@ -11,7 +11,7 @@ from umab import Learner
 from umab_service import log
 from umab_service import statements as sql
 from umab_service.experiment import Experiment, changed, instant, settings_of, time_of
-from umab_service.problems import conflict, invalid, not_found, unavailable
+from umab_service.problems import conflict, invalid, not_found
 from umab_service.schema import MOST_ARMS, Arms, ChangedExperiment, Erased, NewExperiment, Settings, encoded
 from umab_service.service import Answer, Service
 
@@ -19,8 +19,7 @@ from umab_service.service import Answer, Service
 def create(service: Service, given: NewExperiment) -> Answer:
     """Create an experiment, or find the same one."""
     settings = settings_of(given)
-    if service.recovering:
-        raise unavailable("the server is reading its log again after a failure of the database")
+    service.check_recovered()
     known = service.experiments.get(given.name)
     if known is not None:
         same = msgspec.structs.replace(known.settings, archived=False) == settings
@@ -33,10 +32,9 @@ def create(service: Service, given: NewExperiment) -> Answer:
         learner = Learner(settings.policy, given.arms, seed=given.seed, maximize=given.maximize, clock=service.clock)
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
-    found = Experiment(service.next_id, given.name, service.clock(), settings, learner)
-    service.next_id += 1
+    found = Experiment(service.new_number(given.name), given.name, service.clock(), settings, learner)
     service.statements.append((sql.NEW_EXPERIMENT, (found.id, found.name, encoded(settings), found.created)))
-    service.experiments[found.name] = service.by_id[found.id] = found
+    service.put(found)
     service.event(found, log.CREATED, {"settings": settings, "learner": learner.to_json(indent=None)})
     return Answer(201, service.described(found))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import time
@@ -11,15 +12,20 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from umab_service import ofrep
 from umab_service.bodies import Bodies
+from umab_service.dashboard import MOST_FORM, Dashboard
 from umab_service.keys import Key, Keys
 from umab_service.metrics import CONTENT_TYPE, Metrics
 from umab_service.openapi import description
 from umab_service.problems import Problem, unavailable
+from umab_service.relay import MISDIRECTED, MOST_RELAYED, Relay, asked_for
+from umab_service.relay import PATH as RELAY
 from umab_service.routes import ROUTES
 from umab_service.routing import Call, JSONResponse, Route, decoded
-from umab_service.schema import encoded
+from umab_service.schema import NewExperiment, encoded
 from umab_service.service import Service
+from umab_service.storage import DatabaseError
 from umab_service.throttle import Throttle
 
 MOST_BODY = 1 << 20
@@ -48,10 +54,11 @@ class Application:
     here they would take as long as the decision itself.
     """
 
-    def __init__(self, service: Service, keys: Keys, *, tls: bool = False) -> None:
-        self.service, self.keys = service, keys
+    def __init__(self, service: Service, keys: Keys, *, tls: bool = False, relay: Relay | None = None) -> None:
+        self.service, self.keys, self._relay = service, keys, relay
         self._headers = [*_RAW_HEADERS, _ONLY_TLS] if tls else _RAW_HEADERS
         self.metrics, self.throttle, self.bodies = Metrics(service), Throttle(), Bodies()
+        self.dashboard = Dashboard(service, keys, self._admit)
         described = encoded(description(ROUTES))
         self._open: dict[str, Callable[[], Response]] = {
             "/openapi.json": lambda: JSONResponse(described),
@@ -64,10 +71,17 @@ class Application:
         """Answer a request."""
         started = time.perf_counter()
         method, path = scope["method"], scope["path"]
-        label = "other"
+        label, headers = "other", self._headers
         try:
             if path in self._open and method in ("GET", "HEAD"):
                 label, response = f"GET {path}", self._open[path]()
+            elif path == RELAY and self._relay is not None:
+                label = RELAY
+                content = await self.bodies.read(receive, MOST_RELAYED)
+                response = await self._relay.taken_in(self, scope, content)
+            elif self.dashboard.covers(path):
+                label, response = await self._page(scope, receive)
+                headers = [each for each in headers if each[0] not in dict(response.raw_headers)]
             else:
                 key = self._key(scope)
                 label, route, parts = self._route(method, path)
@@ -77,9 +91,15 @@ class Application:
                     )
                 content = await self.bodies.read(receive, MOST_IMPORTED if route.raw else MOST_BODY)
                 body = decoded(route, content)
-                response = await route.handler(Call(self.service, self.keys, key, scope["query_string"], parts, body))
+                call = Call(self.service, self.keys, key, scope["query_string"], parts, body, scope["headers"])
+                if self._relay is None:
+                    response = await route.handler(call)
+                else:
+                    response = await self._placed(route, call, scope, content)
         except Problem as problem:
-            response = _problem(problem)
+            response = ofrep.failed(problem, path) or _problem(problem)
+        except DatabaseError as error:
+            response = _problem(unavailable(str(error)))
         except ClientDisconnect:
             response = Response(status_code=400)
         except Exception:
@@ -87,14 +107,18 @@ class Application:
             if method != "GET":
                 self.service.discard()
             response = _problem(Problem(500, "the server failed; its log says why"))
-        response.raw_headers.extend(self._headers)
+        response.raw_headers.extend(headers)
         self.metrics.answered(label, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 
     def _key(self, scope: Scope) -> Key:
         """Return the key of a request; refuse it if it has none, before it learns anything else."""
+        return self._admit(scope, _shown_key(scope))
+
+    def _admit(self, scope: Scope, text: str) -> Key:
+        """Return the key with this text; slow down who guesses."""
         client, now = scope["client"][0] if scope["client"] else "", time.monotonic()
-        found = self.keys.find(_shown_key(scope))
+        found = self.keys.find(text)
         if wait := self.throttle.wait(client, None if found is None else found.id, now):
             raise Problem(
                 429,
@@ -122,6 +146,47 @@ class Application:
                 label, route = routes[method]
                 return label, route, found.groupdict()
         raise Problem(404, f"a path must be one that /openapi.json describes, but got {path[:100]!r}")
+
+    async def _placed(self, route: Route, call: Call, scope: Scope, content: bytes) -> Response:
+        """Answer a request where its experiment is: on this server, or on another one."""
+        assert self._relay is not None
+        asked = asked_for(scope, content)
+        call.relay, call.headers, call.client, call.relayed = (
+            self._relay,
+            asked.headers,
+            asked.client,
+            "relayed" in scope,
+        )
+        creates = route.takes is NewExperiment
+        name = call.body.name if creates else call.parts.get("name")
+        if name is None or (creates and not call.key.may("admin", name)):
+            return await route.handler(call)
+        here = functools.partial(route.handler, call)
+        return await self._relay.answered(name, asked, here, create=creates, relayed=call.relayed)
+
+    async def _page(self, scope: Scope, receive: Receive) -> tuple[str, Response]:
+        """Return the label and the answer of a request for a page, from the server that has the experiment."""
+        name = self.dashboard.experiment_in(scope["path"])
+        if self._relay is None or name is None:
+            return await self.dashboard.answer(scope, lambda: self.bodies.read(receive, MOST_FORM))
+        content = await self.bodies.read(receive, MOST_FORM)
+        label = "page"
+
+        async def read() -> bytes:
+            return content
+
+        async def here() -> Response:
+            nonlocal label
+            label, response = await self.dashboard.answer(scope, read)
+            return response
+
+        try:
+            asked = asked_for(scope, content)
+            return label, await self._relay.answered(name, asked, here, create=False, relayed="relayed" in scope)
+        except Problem as problem:
+            if problem.status == MISDIRECTED:
+                raise
+            return label, self.dashboard.failed(problem)
 
     async def _metrics(self, call: Call) -> Response:
         """Return the metrics, which are about all experiments."""

@@ -42,7 +42,7 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
             draws = [learner.release(each) for each in learner.select(given.n, among=given.among)]
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
-    wait = found.settings.wait
+    wait, sums = found.settings.wait, found.settings.aggregation == "sum"
     due = None if wait is None else now + wait
     state = "deferred" if given.defer else "open"
     expires = None if given.defer else instant(due)
@@ -54,7 +54,7 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
         answer = Decision(each, str(draw.arm), draw.probability, state, expires)  # type: ignore[arg-type]
         content = encoded(answer)
         answers.append(Raw(content))
-        row = Row(found.id, each, now, digest, content, encoded(draw), state, due)
+        row = Row(found, each, now, digest, content, encoded(draw), state, due, parts={} if sums else None)
         drawn.append((each, Raw(row.draw)))
         service.statements.append((sql.NEW_DECISION, (found.id, each, now, digest, content, row.draw, state, due)))
         if metadata is not None:
@@ -66,6 +66,13 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
         body["defer"] = True
     service.event(found, log.DECIDED, body)
     return Answer(201, answers[0] if given.n is None else {"decisions": answers})
+
+
+def needed(given: NewDecision) -> list[str]:
+    """Return the ids of the decisions that tell whether a request was made before."""
+    if given.id is None:
+        return []
+    return [given.id, *(f"{given.id}/{k}" for k in range(given.n or 1))]
 
 
 def _repeated(service: Service, found: Experiment, given: NewDecision, first: Row | None, digest: bytes) -> Answer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
 from msgspec import UNSET
@@ -30,6 +31,8 @@ class Experiment:
     snapshot_at: int = 0
     """The number of the event after which the last snapshot was made."""
     n_open: int = 0
+    token: int = field(default_factory=itertools.count().__next__)
+    """Another one whenever it is read from the log: what is in memory about it belongs to it as it was read then."""
 
     @property
     def n_since(self) -> int:
@@ -49,7 +52,7 @@ class Part(NamedTuple):
 class Row:
     """A decision as the database has it, or will have it once what is on its way is committed."""
 
-    experiment: int
+    experiment: Experiment
     id: str
     made: float
     request: bytes
@@ -62,6 +65,8 @@ class Row:
     """The parts of its sum, once they were asked for."""
     pending: int = 0
     """How many jobs that change it are not committed yet."""
+    touched: int = 0
+    """The number of the last change to it, among all changes since the start."""
 
 
 def settings_of(given: NewExperiment) -> Settings:

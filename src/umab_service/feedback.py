@@ -106,12 +106,12 @@ def _part(service: Service, found: Experiment, row: Row, value: float, given: Fe
     if row.state == "forgotten" and found.settings.late == "learn":
         answer = _learn(service, found, row, value, given, "late")
         parts[key] = Part(value, False)  # so that the same part again is known to be that
-        service.statements.append((sql.NEW_PART, (found.id, row.id, key, value, False)))
+        service.statements.append((sql.NEW_PART, (found.id, row.id, key, value, 0)))
         return answer
     if len(parts) >= MOST_PARTS:
         raise invalid(f"a sum must have at most {MOST_PARTS} parts, but {row.id!r} has as many already")
     parts[key] = Part(value, not in_time)
-    service.statements.append((sql.NEW_PART, (found.id, row.id, key, value, not in_time)))
+    service.statements.append((sql.NEW_PART, (found.id, row.id, key, value, int(not in_time))))
     service.touch(row)
     service.event(found, log.ACCEPTED if in_time else log.LATE, _body(row, value, given, key=key))
     service.counts["accepted" if in_time else "late"] += 1

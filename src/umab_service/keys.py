@@ -7,9 +7,9 @@ import hashlib
 import hmac
 import re
 import secrets
-import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from umab_service import statements as sql
 from umab_service.schema import ShownKey
@@ -18,6 +18,8 @@ from umab_service.statements import Statement
 Role = Literal["read", "decide", "admin"]
 ROLES: tuple[Role, ...] = ("read", "decide", "admin")
 """Each role may do what the ones before it may."""
+
+ALL_KEYS = "SELECT id, digest, role, prefix, note, created, revoked FROM keys ORDER BY created"
 
 _FORM = re.compile(r"umab_([A-Za-z0-9]{8,32})_([A-Za-z0-9_-]{32,128})")
 
@@ -66,9 +68,14 @@ def _digest(secret: str) -> bytes:
 class Keys:
     """The keys of a server, in memory."""
 
-    def __init__(self, reader: sqlite3.Connection) -> None:
-        rows = reader.execute("SELECT id, digest, role, prefix, note, created, revoked FROM keys ORDER BY created")
-        self._keys = {row[0]: Key(*row) for row in rows}
+    def __init__(self, rows: Iterable[Sequence[Any]]) -> None:
+        self._keys: dict[str, Key] = {}
+        self.update(rows)
+
+    def update(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Take in the keys of the database, which other servers may have changed."""
+        for row in rows:
+            self._keys[row[0]] = Key(*row)
 
     def __len__(self) -> int:
         """Return how many keys are valid."""
@@ -86,6 +93,11 @@ class Keys:
         if key is None or not hmac.compare_digest(digest, key.digest) or key.revoked is not None:
             return None
         return key
+
+    def get(self, identity: str) -> Key | None:
+        """Return the key with this id, if it is valid."""
+        key = self._keys.get(identity)
+        return None if key is None or key.revoked is not None else key
 
     def put(self, key: Key) -> None:
         """Take in a key that was added to the database, or changed there."""

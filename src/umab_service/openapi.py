@@ -28,6 +28,7 @@ _PARTS = {
     "decision": {"type": "string", "minLength": 1, "maxLength": 140},
     "key": {"type": "string", "minLength": 1, "maxLength": 40},
 }
+_NOT_MODIFIED = {"description": "the answer is the one that If-None-Match names"}
 _ERRORS = (400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 429, 503)
 
 
@@ -77,12 +78,13 @@ def _operation(route: Route, path: str, schema_of: dict[str, Any]) -> dict[str, 
             *({"name": name, "in": "query", "schema": schema} for name, schema in route.query.items()),
         ],
         "responses": {
-            str(status): _response(kind, route.media, schema_of) for status, kind in route.answers if status < 400
+            str(status): _NOT_MODIFIED if status == 304 else _response(kind, route.media, schema_of)
+            for status, kind in route.answers
         },
     }
     for status in _ERRORS:
         content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-        found["responses"][str(status)] = {"description": "a problem", "content": content}
+        found["responses"].setdefault(str(status), {"description": "a problem", "content": content})
     if route.raw:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
     elif route.takes is not None:

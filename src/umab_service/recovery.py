@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from umab import Learner, __version__
 from umab_service import log
-from umab_service.database import DatabaseError, connect
 from umab_service.experiment import Experiment
 from umab_service.schema import Settings
+from umab_service.storage import DatabaseError, Reader, Storage
 
 MOST_CHECKED = 200_000
 """How many events are replayed at a start to check snapshots that are not needed for the start itself."""
 
+READ_AT_ONCE = 20_000
+"""How many events are in memory at a time."""
+
 logger = logging.getLogger("umab_service")
 
 
-def recovered(path: Path, check: bool) -> list[Experiment]:
-    """Return all experiments with their learners, brought up to the end of the log from their last snapshots.
+def recovered(storage: Storage, check: bool, only: Sequence[int] | None = None) -> list[Experiment]:
+    """Return experiments with their learners, brought up to the end of the log from their last snapshots.
 
-    With `check`, also replay the log from the last snapshot but one to the last, and compare, bit for bit.
+    That is all of them, or only those with the given numbers. With `check`, also replay the log from the last snapshot
+    but one to the last, and compare, bit for bit.
     """
-    reader = connect(path, readonly=True)
-    try:
-        n_open = dict(
-            reader.execute(
-                "SELECT experiment, count(*) FROM decisions WHERE state IN ('open', 'deferred') GROUP BY experiment"
-            ).fetchall()
-        )
-        rows = reader.execute("SELECT id, name, settings, created FROM experiments ORDER BY id").fetchall()
-        found = []
-        left = MOST_CHECKED if check else 0
-        for identity, name, settings, created in rows:
+    with storage.reader() as reader:
+        found, left = [], MOST_CHECKED if check else 0
+        for identity, name, settings, created, n_open in _experiments(reader, only):
             snapshots = reader.execute(
                 "SELECT seq, learner FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 2", (identity,)
             ).fetchall()
@@ -47,11 +42,22 @@ def recovered(path: Path, check: bool) -> list[Experiment]:
             if learner is None:
                 raise DatabaseError(f"the log of the experiment {name!r} must begin with its creation, but it does not")
             settled = msgspec.json.decode(settings, type=Settings)
-            n_waiting = n_open.get(identity, 0)
-            found.append(Experiment(identity, name, created, settled, learner, seq + n_since, seq, n_waiting))
+            found.append(Experiment(identity, name, created, settled, learner, seq + n_since, seq, n_open))
         return found
-    finally:
-        reader.close()
+
+
+def _experiments(reader: Reader, only: Sequence[int] | None) -> list[tuple[int, str, bytes, float, int]]:
+    """Return number, name, settings, time of creation and number of open choices of experiments."""
+    query = "SELECT id, name, settings, created FROM experiments WHERE settings IS NOT NULL"
+    waiting = "FROM decisions WHERE state IN ('open', 'deferred')"
+    if only is None:
+        rows = reader.execute(f"{query} ORDER BY id").fetchall()
+        n_open = dict(reader.execute(f"SELECT experiment, count(*) {waiting} GROUP BY experiment").fetchall())
+    else:
+        rows = [row for each in only for row in reader.execute(f"{query} AND id = ?", (each,)).fetchall()]
+        counted = f"SELECT count(*) {waiting} AND experiment = ?"
+        n_open = {each: reader.execute(counted, (each,)).fetchone()[0] for each in only}
+    return [(*row, n_open.get(row[0], 0)) for row in rows]
 
 
 def _version_of(snapshot: bytes) -> str:
@@ -70,26 +76,25 @@ def _read(name: str, seq: int, content: bytes) -> Learner:
 
 
 def _replay(
-    reader: sqlite3.Connection, experiment: int, name: str, learner: Learner | None, after: int, to: int | None
+    reader: Reader, experiment: int, name: str, learner: Learner | None, after: int, to: int | None
 ) -> tuple[Learner | None, int]:
     """Return the learner after the events from `after` to `to`, and how many they were."""
     end = "" if to is None else f" AND seq <= {to}"
-    events = reader.execute(
-        f"SELECT seq, kind, body FROM events WHERE experiment = ? AND seq > ?{end} ORDER BY seq", (experiment, after)
-    )
+    query = f"SELECT seq, kind, body FROM events WHERE experiment = ? AND seq > ?{end} ORDER BY seq LIMIT ?"
     n_events = 0
-    for seq, kind, body in events:
-        n_events += 1
-        try:
-            learner = log.replayed(learner, kind, body)
-            if seq != after + n_events:
-                raise ValueError(f"event {after + n_events} is missing")
-        except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
-            raise DatabaseError(f"the log of the experiment {name!r} fails at event {seq}: {error}") from error
+    while events := reader.execute(query, (experiment, after + n_events, READ_AT_ONCE)).fetchall():
+        for seq, kind, body in events:
+            n_events += 1
+            try:
+                learner = log.replayed(learner, kind, body)
+                if seq != after + n_events:
+                    raise ValueError(f"event {after + n_events} is missing")
+            except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+                raise DatabaseError(f"the log of the experiment {name!r} fails at event {seq}: {error}") from error
     return learner, n_events
 
 
-def _check(reader: sqlite3.Connection, experiment: int, name: str, snapshots: list[tuple[int, bytes]]) -> int:
+def _check(reader: Reader, experiment: int, name: str, snapshots: list[tuple[int, bytes]]) -> int:
     """Raise unless the log gives the last snapshot, bit for bit; return how many events were replayed.
 
     A log that was pruned up to the last snapshot but one gives it from there.

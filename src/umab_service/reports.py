@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from umab import offpolicy
 from umab_service import log
-from umab_service.database import connect
 from umab_service.experiment import Experiment, instant
 from umab_service.problems import invalid
 from umab_service.schema import (
@@ -27,17 +25,18 @@ from umab_service.schema import (
     encoded,
 )
 from umab_service.service import Service
+from umab_service.storage import Storage
 
 MOST_ROUNDS = 100_000
 """How many of the latest rounds of the log estimates are made from."""
 
 
-def events(service: Service, experiment: Experiment, after: int, limit: int) -> tuple[Iterator[bytes], int]:
+async def events(service: Service, experiment: Experiment, after: int, limit: int) -> tuple[Iterator[bytes], int]:
     """Return events after a number as lines of JSON, and the number of the last of them."""
-    rows = service.database.execute(
+    rows = await service.storage.soon(
         "SELECT seq, at, kind, body FROM events WHERE experiment = ? AND seq > ? ORDER BY seq LIMIT ?",
         (experiment.id, after, limit),
-    ).fetchall()
+    )
     lines = (
         encoded({"seq": seq, "at": instant(at), "kind": kind, "body": _public(kind, body)}) + b"\n"
         for seq, at, kind, body in rows
@@ -54,15 +53,14 @@ def _public(kind: str, content: bytes) -> Any:
     return body
 
 
-def _rounds(path: Path, experiment: int) -> list[tuple[str, float, float]]:
+def _rounds(storage: Storage, experiment: int) -> list[tuple[str, float, float]]:
     """Return arm, probability and loss or reward of the latest decisions whose outcome is known, also a late one."""
-    reader = connect(path, readonly=True)
-    try:
+    with storage.reader() as reader:
         rows = reader.execute(
             "SELECT kind, body FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') "
             "ORDER BY seq DESC LIMIT ?",
             (experiment, MOST_ROUNDS),
-        )
+        ).fetchall()
         found: dict[str, tuple[str, float, float]] = {}
         for kind, content in rows:
             body = msgspec.json.decode(content)
@@ -72,8 +70,6 @@ def _rounds(path: Path, experiment: int) -> list[tuple[str, float, float]]:
             for decision, draw, value in outcomes:
                 found.setdefault(decision, (draw[0], draw[2], value))  # the latest one counts: late, but real
         return list(found.values())[::-1]
-    finally:
-        reader.close()
 
 
 async def report(service: Service, experiment: Experiment) -> Report:
@@ -86,16 +82,16 @@ async def report(service: Service, experiment: Experiment) -> Report:
     changes = [ChangeReport(each.round, each.arm, _STATES[each.kept]) for each in learner.changes()]
     shown, names, maximize = service.described(experiment), [each.arm for each in arms], learner.maximize
     await service.stored()  # what is shown is on disk
-    estimates = await asyncio.to_thread(_estimated, service.path, experiment.id, names, maximize)
+    estimates = await asyncio.to_thread(_estimated, service.storage, experiment.id, names, maximize)
     return Report(shown, arms, changes, estimates)
 
 
 _STATES: dict[bool | None, Any] = {True: "kept", False: "undone", None: "on trial"}
 
 
-def _estimated(path: Path, experiment: int, arms: list[str], maximize: bool) -> Estimates:
+def _estimated(storage: Storage, experiment: int, arms: list[str], maximize: bool) -> Estimates:
     """Return the mean of what was paid, and estimates for each arm and for choosing at random."""
-    rounds = _rounds(path, experiment)
+    rounds = _rounds(storage, experiment)
     if not rounds:
         return Estimates(0)
     paid = math.fsum(value / len(rounds) for *_, value in rounds)
@@ -143,13 +139,13 @@ async def evaluation(service: Service, experiment: Experiment, given: Target) ->
         raise invalid("an evaluation must have exactly one of arm and probabilities")
     target: Any = given.arm if given.arm is not None else given.probabilities
     try:
-        return await asyncio.to_thread(_evaluated, service.path, experiment.id, target)
+        return await asyncio.to_thread(_evaluated, service.storage, experiment.id, target)
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
 
 
-def _evaluated(path: Path, experiment: int, target: Any) -> Evaluation:
-    rounds = _rounds(path, experiment)
+def _evaluated(storage: Storage, experiment: int, target: Any) -> Evaluation:
+    rounds = _rounds(storage, experiment)
     if not rounds:
         raise ValueError("an evaluation needs a log with feedback, but there is none yet")
     found = offpolicy.estimate(rounds, target)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from starlette.responses import Response, StreamingResponse
 
-from umab_service import administration, decisions, reports
+from umab_service import administration, decisions, reports, spread
 from umab_service import feedback as feedbacks
 from umab_service.keys import added, new_key, revoked
 from umab_service.problems import Problem, conflict, invalid, not_found
@@ -28,7 +28,6 @@ from umab_service.schema import (
     NewExperiment,
     NewKey,
     Report,
-    Result,
     Results,
     ShownExperiment,
     ShownKey,
@@ -58,7 +57,10 @@ async def _stored(call: Call, answer: Answer) -> Response:
 )
 async def decide(call: Call) -> Response:
     """Make a decision."""
-    return await _stored(call, decisions.decide(call.service, call.name, call.body))
+    service = call.service
+    if service.storage.shared:
+        await service.load(call.name, decisions.needed(call.body))
+    return await _stored(call, decisions.decide(service, call.name, call.body))
 
 
 @route(
@@ -71,7 +73,10 @@ async def decide(call: Call) -> Response:
 )
 async def feedback(call: Call) -> Response:
     """Give feedback."""
-    return await _stored(call, feedbacks.feedback(call.service, call.name, call.decision, call.body))
+    service = call.service
+    if service.storage.shared:
+        await service.load(call.name, [call.decision])
+    return await _stored(call, feedbacks.feedback(service, call.name, call.decision, call.body))
 
 
 @route(
@@ -100,8 +105,8 @@ async def create(call: Call) -> Response:
 async def listed(call: Call) -> Response:
     """List the experiments that the key covers."""
     after, limit = call.parameter("after") or "", call.number("limit", 100, 1, 1000)
-    names = sorted(name for name in call.service.experiments if name > after and call.key.may("read", name))
-    found = [call.service.described(call.service.experiments[name]) for name in names[:limit]]
+    names = await spread.names(call, after, limit)
+    found = await spread.shown(call, names[:limit])
     return answered(Answer(200, Experiments(found, names[limit - 1] if len(names) > limit else None)))
 
 
@@ -171,6 +176,7 @@ async def remove_arm(call: Call) -> Response:
 )
 async def activate(call: Call) -> Response:
     """Activate a decision."""
+    await call.service.load(call.name, [call.decision])
     return await _stored(call, decisions.activate(call.service, call.name, call.decision))
 
 
@@ -187,25 +193,7 @@ async def batch(call: Call) -> Response:
     n_decisions = sum(1 if each.decide is None else each.decide.n or 1 for each in call.body.operations)
     if n_decisions > MOST_AT_ONCE:
         raise invalid(f"a batch must have at most {MOST_AT_ONCE} decisions and feedbacks, but got {n_decisions}")
-    results = []
-    for each in call.body.operations:
-        try:
-            if not call.key.may("decide", each.experiment):
-                raise Problem(
-                    403, f"the experiment must begin with {call.key.prefix!r} for this key, but got {each.experiment!r}"
-                )
-            if (each.decide is None) == (each.feedback is None):
-                raise invalid("an operation must have exactly one of decide and feedback")
-            if each.decide is not None:
-                status, body = decisions.decide(call.service, each.experiment, each.decide)
-            elif each.decision is None or each.feedback is None:
-                raise invalid("an operation with feedback must say which decision it is for")
-            else:
-                status, body = feedbacks.feedback(call.service, each.experiment, each.decision, each.feedback)
-        except Problem as problem:
-            status, body = problem.status, problem.body()
-        results.append(Result(status, body))
-    return await _stored(call, Answer(200, Results(results)))
+    return answered(Answer(200, Results(await spread.operations(call, call.body.operations))))
 
 
 @route(
@@ -233,7 +221,7 @@ async def events(call: Call) -> Response:
     """Read the log."""
     found = call.service.experiment(call.name)
     after, limit = call.number("after", 0, 0, 2**53), call.number("limit", 1000, 1, 10_000)
-    lines, last = reports.events(call.service, found, after, limit)
+    lines, last = await reports.events(call.service, found, after, limit)
     headers = {"X-Next-After": str(last)}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from umab_service.keys import Key, Keys, Role
 from umab_service.problems import Problem, invalid
+from umab_service.relay import Relay
 from umab_service.schema import NOT_SO_DEEP, encoded
 from umab_service.service import Answer, Service
 
@@ -28,6 +29,12 @@ class Call:
     parts: dict[str, str]
     """The variable parts of the path."""
     body: Any
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    relay: Relay | None = None
+    """The other servers, if there may be any."""
+    client: str = ""
+    relayed: bool = False
+    """Whether another server has passed it on, so that it must not go any further."""
 
     @property
     def name(self) -> str:
@@ -47,6 +54,10 @@ class Call:
     def parameter(self, name: str) -> str | None:
         """Return a parameter of the query, if it is there."""
         return QueryParams(self.query).get(name)
+
+    def header(self, name: bytes) -> str:
+        """Return a header by its name in lower case; an empty text if it is not there."""
+        return next((value.decode("latin-1") for each, value in self.headers if each == name), "")
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """Return a number in the query."""

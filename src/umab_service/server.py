@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,11 +19,16 @@ from pathlib import Path
 import uvicorn
 
 from umab import Learner
-from umab_service import silence
+from umab_service import demo, silence
 from umab_service.app import Application
-from umab_service.database import DatabaseError, connect, locked, migrate, path_of
-from umab_service.keys import Keys, added, new_key
+from umab_service.databases import opened
+from umab_service.keys import ALL_KEYS, Keys, added, new_key
+from umab_service.relay import Relay
 from umab_service.service import Service
+from umab_service.storage import DatabaseError, Storage
+
+KEYS_EVERY = 1.0
+"""How soon a key that another server has made or revoked is known here, in seconds."""
 
 logger = logging.getLogger("umab_service")
 
@@ -44,6 +48,10 @@ class Options:
     """Addresses of proxies, with commas between them, that may say whom they pass on."""
     check: bool = True
     """Whether to check at the start that the log gives the last snapshots."""
+    advertise: str = ""
+    """The URL at which other servers on the same database reach this one."""
+    demo: bool = False
+    """Whether to let a simulated world go on, which everybody on this machine may look at without a key."""
 
 
 def is_loopback(host: str) -> bool:
@@ -60,16 +68,15 @@ def serve(options: Options) -> None:
     """Run the server until it is told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.captureWarnings(True)
-    path = path_of(options.database)
-    with locked(path):
-        first_key = ensure_key(path, options.host)
+    if options.demo and not is_loopback(options.host):
+        raise DatabaseError(f"a demonstration must listen on this machine only, but got the host {options.host!r}")
+    storage = opened(options.database)
+    with storage.locked():
+        first_key = ensure_key(storage, options.host, options.database)
         if first_key is not None:  # at once: whatever happens next, only its digest is kept
             print(f"the first admin key, which is shown only once: {first_key}", flush=True)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            try:
-                runner.run(_run(options, path))
-            except sqlite3.Error as error:
-                raise DatabaseError(f"the database {str(path)!r} cannot be read: {error}; restore a backup") from None
+            runner.run(_run(options, storage))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -81,27 +88,25 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def ensure_key(path: Path, host: str) -> str | None:
+def ensure_key(storage: Storage, host: str, url: str) -> str | None:
     """Make the first admin key, if there is none; return its text, if it was made here."""
-    connection = connect(path)
+    storage.open()
     try:
-        migrate(connection)
-        keys = Keys(connection)
+        with storage.reader() as reader:
+            keys = Keys(reader.execute(ALL_KEYS).fetchall())
         if len(keys):
             return None
         given = os.environ.get("UMAB_ADMIN_KEY")
         if given is None and not is_loopback(host):
             raise DatabaseError(
-                f"a server that others can reach must have a key before it starts, but {str(path)!r} has none; create "
-                f"one with: umab keys create --role admin --database sqlite:///{path}, or set UMAB_ADMIN_KEY"
+                f"a server that others can reach must have a key before it starts, but {storage.name!r} has none; "
+                f"create one with: umab keys create --role admin --database {url}, or set UMAB_ADMIN_KEY"
             )
         text, key = new_key("admin", "", "the first key", time.time(), given)
-        connection.execute(*added(key))
+        storage.write([added(key)])
         return None if given is not None else text
-    except sqlite3.Error as error:
-        raise DatabaseError(f"the database {str(path)!r} cannot be written: {error}") from None
     finally:
-        connection.close()
+        storage.close()
 
 
 class _Server(uvicorn.Server):
@@ -141,28 +146,45 @@ def _listening(host: str, port: int) -> socket.socket:
         raise DatabaseError(f"the server cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-async def _run(options: Options, path: Path) -> None:
+async def _run(options: Options, storage: Storage) -> None:
     with _listening(options.host, options.port) as listening:
-        service = Service(path, retention=options.retention)
-        await service.start(check=options.check)
+        scheme = "https" if options.tls_certificate else "http"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        service = Service(storage, retention=options.retention)
+        await service.start(check=options.check, address=options.advertise.rstrip("/") or url)
         _settle_memory()
-        watching = asyncio.create_task(silence.watch(service))
+        keys = Keys(await storage.soon(ALL_KEYS))
+        relay = None if service.ownership is None else Relay(service.ownership, await service.secret("relay"))
+        watching = [asyncio.create_task(silence.watch(service))]
+        if storage.shared:
+            watching.append(asyncio.create_task(_watch_keys(storage, keys)))
         try:
-            keys = Keys(service.database)
-            tls = options.tls_certificate is not None
-            server = _Server(_configuration(options, Application(service, keys, tls=tls)))
+            app = Application(service, keys, tls=options.tls_certificate is not None, relay=relay)
+            server = _Server(_configuration(options, app))
             try:
                 server.config.load()
             except OSError as error:
                 raise DatabaseError(f"the certificate {str(options.tls_certificate)!r} is of no use: {error}") from None
-            _greet(options, path, listening.getsockname()[1], keys)
-            await server.serve(sockets=[listening])
+            _greet(options, storage, url, keys)
+            async with demo.playing(app) if options.demo else contextlib.nullcontext():
+                await server.serve(sockets=[listening])
         finally:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+            for each in watching:
+                each.cancel()
+            await asyncio.wait(watching)
             await service.snapshot_all()
             await service.stop()
+            if relay is not None:
+                await relay.close()
+
+
+async def _watch_keys(storage: Storage, keys: Keys) -> None:
+    """Take in keys that other servers have made or revoked."""
+    while True:
+        await asyncio.sleep(KEYS_EVERY)
+        with contextlib.suppress(DatabaseError):
+            keys.update(await storage.soon(ALL_KEYS))
 
 
 def _configuration(options: Options, app: Application) -> uvicorn.Config:
@@ -181,12 +203,13 @@ def _configuration(options: Options, app: Application) -> uvicorn.Config:
     )
 
 
-def _greet(options: Options, path: Path, port: int, keys: Keys) -> None:
+def _greet(options: Options, storage: Storage, url: str, keys: Keys) -> None:
     """Say where the server is, and what whoever started it should know."""
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    print(f"umab is serving {path} on {'https' if options.tls_certificate else 'http'}://{host}:{port}", flush=True)
+    print(f"umab is serving {storage.name} on {url}", flush=True)
     given = os.environ.get("UMAB_ADMIN_KEY")
     if given is not None and keys.find(given) is None:
         print("UMAB_ADMIN_KEY is none of the keys of this database, and was not used", file=sys.stderr)
     if not is_loopback(options.host) and not options.tls_certificate:
         print("keys travel unencrypted: use --tls-certificate and --tls-key, or a proxy with TLS", file=sys.stderr)
+    if storage.shared and not options.advertise:
+        print(f"other servers are told to find this one at {url}; use --advertise to say otherwise", file=sys.stderr)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from umab_service import statements as sql
-from umab_service.database import connect, migrate
 from umab_service.durations import text_of
 from umab_service.experiment import Experiment, Part, Row, instant
+from umab_service.ownership import Elsewhere, Ownership
 from umab_service.problems import Problem, not_found, unavailable
 from umab_service.recovery import recovered
 from umab_service.schema import ShownExperiment, encoded
 from umab_service.statements import Statement
-from umab_service.writer import NotStored, Writer
+from umab_service.storage import LeaseLost, NotStored, Storage
+from umab_service.writer import Writer
 
 SNAPSHOT_EVERY = 10_000
 """After how many events of an experiment a snapshot of its learner is made."""
@@ -27,6 +28,8 @@ MOST_ROWS = 50_000
 """How many of the latest decisions are kept in memory, where feedback finds them sooner than in the database."""
 MOST_METADATA = 4096
 """The size of the metadata of a decision, in bytes of JSON."""
+
+ROW = "SELECT experiment, id, made, request, answer, draw, state, due, value FROM decisions"
 
 logger = logging.getLogger("umab_service")
 
@@ -39,29 +42,43 @@ class Answer(NamedTuple):
 
 
 class Service:
-    """Experiments, their learners and their log. All methods run in the event loop; one thread writes."""
+    """Experiments, their learners and their log. All methods run in the event loop.
 
-    def __init__(self, path: Path, *, retention: float | None = None, clock: Callable[[], float] = time.time) -> None:
-        self.path, self.retention, self.clock = path, retention, clock
+    What changes an experiment runs without waiting: it finds the decisions that it needs in memory, where `load` has
+    brought them, or at once in a database that is not shared.
+    """
+
+    def __init__(
+        self, storage: Storage, *, retention: float | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.storage, self.retention, self.clock = storage, retention, clock
         self.next_prune = 0.0
         self.experiments: dict[str, Experiment] = {}
-        self.rows: OrderedDict[tuple[int, str], Row] = OrderedDict()
+        self.by_id: dict[int, Experiment] = {}
+        self.rows: OrderedDict[tuple[int, str], Row | None] = OrderedDict()
+        """The latest decisions; None for one that is known not to exist."""
+        self.ownership: Ownership | None = None
+        """Which experiments are here, if the database is shared; else all are."""
         self.recovering = False
         self._task: asyncio.Task[None] | None = None
         self._started = False
         self.statements: list[Statement] = []
         self._touched: list[Row] = []
+        self._n_touches = 0
+        self._loads: list[int] = []
         self.n_failed = 0
         self.counts = {"learned": 0, "accepted": 0, "late": 0, "expired": 0, "forgotten": 0}
         """What became of feedback and of choices since the start."""
 
-    async def start(self, *, check: bool = True) -> None:
-        """Open the database and bring all learners up to its log."""
-        # One connection reads and writes: another one would read each page again after every commit.
-        self.database = connect(self.path)
-        migrate(self.database)
-        await self._recover(check=check)
-        self.writer = Writer(self.database, asyncio.get_running_loop(), self._on_failure)
+    async def start(self, *, check: bool = True, address: str = "") -> None:
+        """Open the database and bring the learners up to its log; other servers find this one at the address."""
+        self.storage.open()
+        self.writer = Writer(self.storage, asyncio.get_running_loop(), self._on_failure)
+        if self.storage.shared:
+            self.ownership = Ownership(self, self.storage, address)
+            await self.ownership.begin()
+        else:
+            await self._recover(check=check)
         self._started = True
 
     async def snapshot_all(self) -> None:
@@ -76,8 +93,10 @@ class Service:
     async def stop(self) -> None:
         """Commit what waits, and close the database."""
         self._started = False
-        self.writer.flush()
-        self.database.close()
+        await self.writer.flush()
+        if self.ownership is not None:
+            await self.ownership.end()
+        self.storage.close()
 
     @property
     def ready(self) -> bool:
@@ -88,30 +107,52 @@ class Service:
 
     async def _recover(self, *, check: bool = False) -> None:
         """Make all learners anew from their snapshots and the log."""
-        (last_id,) = self.database.execute("SELECT max(id) FROM experiments").fetchone()
-        self.next_id = (last_id or 0) + 1
-        found = await asyncio.to_thread(recovered, self.path, check)
-        self.experiments = {each.name: each for each in found}
-        self.by_id = {each.id: each for each in found}
+        self.forget_experiments()
+        for each in await asyncio.to_thread(recovered, self.storage, check):
+            self.put(each)
+        self.next_id = max(self.by_id, default=0) + 1
+
+    def put(self, experiment: Experiment) -> None:
+        """Take in an experiment that was read from the log, or created."""
+        self.experiments[experiment.name] = self.by_id[experiment.id] = experiment
+
+    def take_out(self, experiment: Experiment) -> None:
+        """Let go of an experiment, which another server will own."""
+        del self.experiments[experiment.name], self.by_id[experiment.id]
+
+    def forget_experiments(self) -> None:
+        """Forget everything that is in memory."""
+        self.experiments, self.by_id = {}, {}
         self.rows.clear()
 
-    def _on_failure(self) -> None:
+    def _on_failure(self, error: NotStored) -> None:
         """Discard what is in memory: it is ahead of the log."""
         self.n_failed += 1
         if not self.recovering:
             self.recovering = True
-            self._task = asyncio.create_task(self._start_again())
+            self._task = asyncio.create_task(self._start_again(error))
 
     def discard(self) -> None:
         """Give up what a request has begun, after a failure in its middle: the log says what there is."""
+        why = NotStored("another request has failed in its middle")
         self.statements, self._touched = [], []
-        self.writer.refuse("another request has failed in its middle")
-        self._on_failure()
+        self.writer.refuse(str(why))
+        self._on_failure(why)
 
-    async def _start_again(self) -> None:
+    def lose_lease(self) -> None:
+        """Give up everything: others may own it by now."""
+        why = LeaseLost("this server has lost its lease")
+        self.writer.refuse(str(why))
+        self._on_failure(why)
+
+    async def _start_again(self, error: NotStored) -> None:
+        await self.writer.flush()  # what is on its way was made before the failure
         while True:
             try:
-                await self._recover()
+                if self.ownership is None:
+                    await self._recover()
+                else:
+                    await self.ownership.begin_again(lost=isinstance(error, LeaseLost))
                 break
             except Exception:
                 logger.exception("the database cannot be read; trying again")
@@ -137,18 +178,6 @@ class Service:
         self.statements.append((sql.PRUNE_SNAPSHOTS, (experiment.id, experiment.snapshot_at)))
         experiment.snapshot_at = experiment.seq
 
-    def set(self, row: Row, state: str, due: float | None, value: float | None) -> None:
-        """Change a decision."""
-        row.state, row.due, row.value = state, due, value
-        self.statements.append((sql.SET_DECISION, (state, due, value, row.experiment, row.id)))
-        self.touch(row)
-
-    def touch(self, row: Row) -> None:
-        """Note that a decision is changed by this request: until that is on disk, it must be read from memory."""
-        row.pending += 1
-        self.rows[row.experiment, row.id] = row
-        self._touched.append(row)
-
     async def stored(self) -> None:
         """Wait until everything that was done up to now is on disk.
 
@@ -165,30 +194,120 @@ class Service:
                 row.pending -= 1
             self.forget_rows(MOST_ROWS)
 
-    def forget_rows(self, most: int) -> None:
-        """Keep at most so many decisions in memory, besides those that are not on disk yet."""
-        rows = self.rows
-        while len(rows) > most:
-            first = next(iter(rows))  # the oldest; a plain dict would look for it through all that were deleted
-            if rows[first].pending:
-                break
-            del rows[first]
-
     async def store(self, statements: Sequence[Statement]) -> None:
         """Store something that is no event."""
         self.statements.extend(statements)
         await self.stored()
 
+    # Decisions.
+
+    def set(self, row: Row, state: str, due: float | None, value: float | None) -> None:
+        """Change a decision."""
+        row.state, row.due, row.value = state, due, value
+        self.statements.append((sql.SET_DECISION, (state, due, value, row.experiment.id, row.id)))
+        self.touch(row)
+
+    def touch(self, row: Row) -> None:
+        """Note that a decision is changed by this request: until that is on disk, it must be read from memory."""
+        row.pending += 1
+        self._n_touches += 1
+        row.touched = self._n_touches
+        key = row.experiment.token, row.id
+        self.rows[key] = row
+        self.rows.move_to_end(key)
+        self._touched.append(row)
+
+    def forget_rows(self, most: int) -> None:
+        """Keep at most so many decisions in memory.
+
+        Besides, keep those that are not on disk yet, and those that were changed while others are being loaded: what is
+        loaded may be older than the change.
+        """
+        rows = self.rows
+        while len(rows) > most:
+            first = next(iter(rows))  # the oldest; a plain dict would look for it through all that were deleted
+            row = rows[first]
+            if row is not None and (row.pending or (self._loads and row.touched > self._loads[0])):
+                break
+            del rows[first]
+
+    async def load(self, name: str, ids: Iterable[str]) -> None:
+        """Bring decisions into memory, unless they can be read at once. Use them before anything else is awaited."""
+        if not self.storage.shared:
+            return
+        found = self.experiment(name)
+        missing = [(found.id, each) for each in ids if (found.token, each) not in self.rows]
+        if missing:
+            await self.load_rows(found, missing, found.settings.aggregation == "sum")
+
+    async def load_rows(self, found: Experiment, keys: Sequence[tuple[int, str]], with_parts: bool) -> None:
+        """Read decisions from a shared database into memory."""
+        asked = [key for key in keys if "\0" not in key[1]]  # which PostgreSQL does not take, so that none has it
+        with self.loading():
+            rows = [Row(found, *row[1:]) for row in await self.storage.decisions(asked)]
+            parts = await self.storage.parts(asked) if with_parts else []
+        loaded = {row.id: row for row in rows}
+        for row in rows:
+            row.parts = {} if with_parts else None
+        for _, decision, key, value, late in parts:
+            loaded[decision].parts[key] = Part(value, bool(late))  # type: ignore[index]
+        for _, identity in keys:
+            self.rows.setdefault((found.token, identity), loaded.get(identity))
+
+    @contextlib.contextmanager
+    def loading(self) -> Iterator[None]:
+        """Keep in memory what changes while something is read, so that the change is seen, and not what was read."""
+        began = self._n_touches
+        self._loads.append(began)
+        try:
+            yield
+        finally:
+            self._loads.remove(began)
+
+    def row(self, found: Experiment, identity: str) -> Row | None:
+        """Return a decision: as it will be on disk, or as it is there."""
+        known = self.rows.get((found.token, identity), _UNKNOWN)
+        if known is not _UNKNOWN:
+            return known  # type: ignore[return-value]
+        row = self.storage.now().execute(f"{ROW} WHERE experiment = ? AND id = ?", (found.id, identity)).fetchone()
+        return None if row is None else Row(found, *row[1:])
+
+    def parts(self, row: Row) -> dict[str, Part]:
+        """Return the parts of the sum of a decision."""
+        if row.parts is None:
+            query = "SELECT key, value, late FROM parts WHERE experiment = ? AND decision = ?"
+            rows = self.storage.now().execute(query, (row.experiment.id, row.id)).fetchall()
+            row.parts = {key: Part(value, bool(late)) for key, value, late in rows}
+        return row.parts
+
+    def existing(self, found: Experiment, identity: str) -> Row:
+        """Return a decision that must exist."""
+        row = self.row(found, identity)
+        if row is None:
+            raise not_found("a decision", identity)
+        return row
+
     # Experiments.
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by its name."""
-        if self.recovering:
-            raise unavailable("the server is reading its log again after a failure of the database")
+        self.check_recovered()
         found = self.experiments.get(name)
         if found is None:
-            raise not_found("an experiment", name)
+            raise not_found("an experiment", name) if self.ownership is None else Elsewhere(name)
         return found
+
+    def check_recovered(self) -> None:
+        """Raise while the log is being read again."""
+        if self.recovering:
+            raise unavailable("the server is reading its log again after a failure of the database")
+
+    def new_number(self, name: str) -> int:
+        """Return the number of a new experiment."""
+        if self.ownership is not None:
+            return self.ownership.reserved(name)
+        self.next_id += 1
+        return self.next_id - 1
 
     def described(self, experiment: Experiment) -> ShownExperiment:
         """Return an experiment as answers show it."""
@@ -210,30 +329,23 @@ class Service:
             default_reward=settings.default if settings.maximize else None,
         )
 
-    def row(self, found: Experiment, identity: str) -> Row | None:
-        """Return a decision: as it will be on disk, or as it is there."""
-        known = self.rows.get((found.id, identity))
-        if known is not None:
-            return known
-        row = self.database.execute(
-            "SELECT experiment, id, made, request, answer, draw, state, due, value FROM decisions "
-            "WHERE experiment = ? AND id = ?",
-            (found.id, identity),
-        ).fetchone()
-        return None if row is None else Row(*row)
+    async def secret(self, name: str) -> bytes:
+        """Return a secret that all servers on a database share; the first one that needs it makes it."""
+        query = "SELECT value FROM secrets WHERE name = ?"
+        if not await self.storage.soon(query, (name,)):
+            # Of servers that do this at the same time, one wins, and all read what it has written.
+            await self.store([(sql.NEW_SECRET, (name, secrets.token_bytes(32)))])
+        ((value,),) = await self.storage.soon(query, (name,))
+        return bytes(value)
 
-    def parts(self, row: Row) -> dict[str, Part]:
-        """Return the parts of the sum of a decision."""
-        if row.parts is None:
-            rows = self.database.execute(
-                "SELECT key, value, late FROM parts WHERE experiment = ? AND decision = ?", (row.experiment, row.id)
-            )
-            row.parts = {key: Part(value, bool(late)) for key, value, late in rows}
-        return row.parts
+    async def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a query, which may take its time: requests go on meanwhile."""
+        return await asyncio.to_thread(_read, self.storage, query, parameters)
 
-    def existing(self, found: Experiment, identity: str) -> Row:
-        """Return a decision that must exist."""
-        row = self.row(found, identity)
-        if row is None:
-            raise not_found("a decision", identity)
-        return row
+
+_UNKNOWN = object()
+
+
+def _read(storage: Storage, query: str, parameters: Sequence[Any]) -> list[Any]:
+    with storage.reader() as reader:
+        return reader.execute(query, parameters).fetchall()

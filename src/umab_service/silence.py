@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import sqlite3
 import sys
 from collections.abc import Iterable
-from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from umab_service import log
+from umab_service import history, log
 from umab_service import statements as sql
-from umab_service.database import connect
 from umab_service.experiment import Experiment, Row
 from umab_service.problems import Problem
-from umab_service.service import Service
+from umab_service.service import ROW, Service
+from umab_service.storage import DatabaseError, Storage
 
 EXPIRED_AT_ONCE = 500
 TICK = 0.25
@@ -42,10 +41,11 @@ async def watch(service: Service) -> None:
                 while await expire(service):
                     pass
                 await _bounded(service)
+                await history.note(service)
                 if service.retention is not None and service.clock() >= service.next_prune:
                     service.next_prune = service.clock() + PRUNE_EVERY
                     await prune(service, service.retention)
-        except (Problem, sqlite3.Error) as problem:
+        except (Problem, DatabaseError) as problem:
             logger.warning("waits could not be ended: %s", problem)
             await asyncio.sleep(1.0)
         except asyncio.CancelledError:
@@ -63,7 +63,7 @@ async def prune(service: Service, older_than: float) -> None:
     """
     cutoff = service.clock() - older_than
     for found in list(service.experiments.values()):
-        closed, first, end = await asyncio.to_thread(_old, service.path, found.id, cutoff)
+        closed, first, end = await asyncio.to_thread(_old, service.storage, found.id, cutoff)
         for at in range(0, len(closed), PRUNED_AT_ONCE):
             some = [(found.id, each) for each in closed[at : at + PRUNED_AT_ONCE]]
             await service.store([(text, row) for text in sql.PRUNE_DECISION for row in some])
@@ -77,15 +77,14 @@ async def prune(service: Service, older_than: float) -> None:
     service.forget_rows(0)
 
 
-def _old(path: Path, experiment: int, cutoff: float) -> tuple[list[str], int, int]:
+def _old(storage: Storage, experiment: int, cutoff: float) -> tuple[list[str], int, int]:
     """Return the decisions to delete, the first event to delete, and the first to keep."""
-    reader = connect(path, readonly=True)
-    try:
+    with storage.reader() as reader:
         query = "SELECT id FROM decisions WHERE experiment = ? AND state NOT IN ('open', 'deferred') AND made < ?"
-        closed = [identity for (identity,) in reader.execute(query, (experiment, cutoff))]
+        closed = [identity for (identity,) in reader.execute(query, (experiment, cutoff)).fetchall()]
         # Decisions that were made at once go at once, the first of them last: it tells that they were made.
         query = "SELECT id FROM decisions WHERE experiment = ? AND state IN ('open', 'deferred') AND id LIKE '%/%'"
-        held = {identity.rpartition("/")[0] for (identity,) in reader.execute(query, (experiment,))}
+        held = {identity.rpartition("/")[0] for (identity,) in reader.execute(query, (experiment,)).fetchall()}
         closed = [identity for identity in closed if identity.rpartition("/")[0] not in held]
         closed.sort(key=lambda identity: identity.endswith("/0"))
         query = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 1 OFFSET 1"
@@ -93,8 +92,6 @@ def _old(path: Path, experiment: int, cutoff: float) -> tuple[list[str], int, in
         query = "SELECT min(seq), max(seq) FROM events WHERE experiment = ? AND seq <= ? AND at < ?"
         first, last = reader.execute(query, (experiment, kept, cutoff)).fetchone()
         return closed, first or 0, (last or -1) + 1
-    finally:
-        reader.close()
 
 
 async def _bounded(service: Service) -> None:
@@ -107,18 +104,43 @@ async def _bounded(service: Service) -> None:
 
 async def expire(service: Service) -> bool:
     """Close some choices whose wait has ended; return whether there may be more."""
-    rows = service.database.execute(
-        "SELECT experiment, id, made, request, answer, draw, state, due, value FROM decisions "
-        "WHERE due <= ? ORDER BY due LIMIT ?",
-        (service.clock(), EXPIRED_AT_ONCE),
-    ).fetchall()
-    found = [service.rows.get((row[0], row[1])) or Row(*row) for row in rows]
-    due = [row for row in found if row.due is not None and row.due <= service.clock()]
-    for experiment in dict.fromkeys(row.experiment for row in due):
-        _expire(service, service.by_id[experiment], [row for row in due if row.experiment == experiment])
+    with service.loading():
+        return await _expired(service, await _overdue(service))
+
+
+async def _expired(service: Service, rows: list[Any]) -> bool:
+    due: dict[int, list[Row]] = {}
+    for row in rows:
+        found = service.by_id.get(row[0])
+        if found is not None:
+            known = service.rows.get((found.token, row[1])) or Row(found, *row[1:])
+            if known.due is not None and known.due <= service.clock():
+                due.setdefault(found.id, []).append(known)
+    for number, some in due.items():
+        _expire(service, service.by_id[number], some)
     if due:
         await service.stored()
     return len(rows) == EXPIRED_AT_ONCE and bool(due)
+
+
+async def _overdue(service: Service) -> list[Any]:
+    """Return decisions whose wait has ended; of a shared database, those of this server, with parts in memory."""
+    if not service.storage.shared:
+        return await service.storage.soon(
+            f"{ROW} WHERE due <= ? ORDER BY due LIMIT ?", (service.clock(), EXPIRED_AT_ONCE)
+        )
+    mine = "experiment IN (SELECT id FROM experiments WHERE owner = ?)"
+    rows = await service.storage.soon(
+        f"{ROW} WHERE due <= ? AND {mine} ORDER BY due LIMIT ?",
+        (service.clock(), service.storage.server, EXPIRED_AT_ONCE),
+    )
+    for number in dict.fromkeys(row[0] for row in rows):
+        found = service.by_id.get(number)
+        if found is not None and found.settings.aggregation == "sum":
+            keys = [(number, row[1]) for row in rows if row[0] == number and (found.token, row[1]) not in service.rows]
+            if keys:
+                await service.load_rows(found, keys, with_parts=True)
+    return rows
 
 
 def _expire(service: Service, found: Experiment, rows: Iterable[Row]) -> None:

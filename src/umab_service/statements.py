@@ -11,17 +11,52 @@ from typing import Any
 Statement = tuple[str, tuple[Any, ...]]
 """One of the statements of this module, and its parameters."""
 
+IN_BULK: dict[str, str] = {}
+"""For PostgreSQL: statements that store all of their rows at once, with an array for each parameter."""
+
+
+def _insert(table: str, **kinds: str) -> str:
+    """Return a statement that inserts a row with these columns of these kinds."""
+    columns = ", ".join(kinds)
+    text = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(kinds))})"
+    IN_BULK[text] = f"INSERT INTO {table} ({columns}) SELECT * FROM unnest({_arrays(*kinds.values())})"
+    return text
+
+
+def _arrays(*kinds: str) -> str:
+    return ", ".join(f"%s::{kind}[]" for kind in kinds)
+
+
 NEW_EXPERIMENT = "INSERT INTO experiments (id, name, settings, created) VALUES (?, ?, ?, ?)"
-NEW_EVENT = "INSERT INTO events (experiment, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)"
-NEW_SNAPSHOT = "INSERT INTO snapshots (experiment, seq, learner) VALUES (?, ?, ?)"
-NEW_DECISION = (
-    "INSERT INTO decisions (experiment, id, made, request, answer, draw, state, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+# Where several servers create experiments, a name is reserved first, so that it is created once.
+IN_BULK[NEW_EXPERIMENT] = (
+    "UPDATE experiments AS known SET settings = new.settings, created = new.created "
+    f"FROM unnest({_arrays('bigint', 'text', 'bytea', 'float8')}) AS new (id, name, settings, created) "
+    "WHERE known.id = new.id AND known.name = new.name"
 )
-NEW_METADATA = "INSERT INTO metadata (experiment, decision, at, body) VALUES (?, ?, ?, ?)"
-NEW_PART = "INSERT INTO parts (experiment, decision, key, value, late) VALUES (?, ?, ?, ?, ?)"
+NEW_EVENT = _insert("events", experiment="bigint", seq="bigint", at="float8", kind="text", body="bytea")
+NEW_SNAPSHOT = _insert("snapshots", experiment="bigint", seq="bigint", learner="bytea")
+NEW_DECISION = _insert(
+    "decisions",
+    experiment="bigint",
+    id="text",
+    made="float8",
+    request="bytea",
+    answer="bytea",
+    draw="bytea",
+    state="text",
+    due="float8",
+)
+NEW_METADATA = _insert("metadata", experiment="bigint", decision="text", at="float8", body="bytea")
+NEW_PART = _insert("parts", experiment="bigint", decision="text", key="text", value="float8", late="int")
 NEW_KEY = "INSERT INTO keys (id, digest, role, prefix, note, created) VALUES (?, ?, ?, ?, ?, ?)"
 SET_SETTINGS = "UPDATE experiments SET settings = ? WHERE id = ?"
 SET_DECISION = "UPDATE decisions SET state = ?, due = ?, value = ? WHERE experiment = ? AND id = ?"
+IN_BULK[SET_DECISION] = (
+    "UPDATE decisions AS known SET state = new.state, due = new.due, value = new.value "
+    f"FROM unnest({_arrays('text', 'float8', 'float8', 'bigint', 'text')}) AS new (state, due, value, experiment, id) "
+    "WHERE known.experiment = new.experiment AND known.id = new.id"
+)
 REVOKE_KEY = "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL"
 ERASE_METADATA = "DELETE FROM metadata WHERE experiment = ? AND at < ?"
 PRUNE_EVENTS = "DELETE FROM events WHERE experiment = ? AND seq >= ? AND seq < ?"
@@ -31,6 +66,15 @@ PRUNE_DECISION = (
     "DELETE FROM metadata WHERE experiment = ? AND decision = ?",
 )
 PRUNE_SNAPSHOTS = "DELETE FROM snapshots WHERE experiment = ? AND seq < ?"
+NEW_SECRET = "INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
+NEW_HISTORY = (
+    "INSERT INTO history (experiment, span, at, draws, open, changed, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
+)
+PRUNE_HISTORY = "DELETE FROM history WHERE experiment = ? AND span = ? AND at < ?"
+THIN_HISTORY = "DELETE FROM history WHERE experiment = ? AND span = ? AND at = ?"
+HAND_OVER = "UPDATE experiments SET owner = ? WHERE id = ? AND owner = ?"
+"""Let another server own an experiment; only where several servers share a database."""
 
 IN_ORDER = (
     NEW_EXPERIMENT,
@@ -47,6 +91,11 @@ IN_ORDER = (
     PRUNE_EVENTS,
     *PRUNE_DECISION,
     PRUNE_SNAPSHOTS,
+    NEW_SECRET,
+    NEW_HISTORY,
+    PRUNE_HISTORY,
+    THIN_HISTORY,
+    HAND_OVER,
 )
 
 
@@ -60,3 +109,8 @@ def in_order(statements: Iterable[Statement]) -> Iterator[tuple[str, list[tuple[
             yield text, gathered.pop(text)
     if gathered:
         raise ValueError(f"a statement must be one of those in order, but got {next(iter(gathered))!r}")
+
+
+def last_of_each(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return the parameters of `SET_DECISION` without those that later ones overwrite: in bulk, none comes first."""
+    return list({row[3:]: row for row in rows}.values())

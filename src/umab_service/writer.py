@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from umab_service.statements import Statement, in_order
+from umab_service.statements import Statement
+from umab_service.storage import NotStored, Storage
 
 LONGEST_WAIT = 0.003
 """How long a commit waits for more requests at most, in seconds."""
+
+logger = logging.getLogger("umab_service")
 
 
 class Job(NamedTuple):
@@ -21,30 +24,28 @@ class Job(NamedTuple):
     done: asyncio.Future[None]
 
 
-class NotStored(Exception):
-    """A commit has failed, so that nothing of it is on disk; the message says why."""
-
-
 class Writer:
     """Commits jobs in the order in which they come, as many at a time as there are.
 
-    A commit waits as long as every turn of the loop brings another job. Then it runs in the loop itself, which waits
-    for the disk. A thread that committed while the loop takes requests would be slower: both would take turns with the
-    interpreter, which costs more than the disk, and commits would be smaller.
+    A commit waits as long as every turn of the loop brings another job. With SQLite it then runs in the loop itself,
+    which waits for the disk. A thread that committed while the loop takes requests would be slower: both would take
+    turns with the interpreter, which costs more than the disk, and commits would be smaller. With a database that is a
+    process of its own, the loop goes on while it works, and the next commit gathers meanwhile.
 
-    If a commit fails, all of its jobs fail, since they were made from a state that does not exist on disk;
-    `on_failure` is called, and nothing is written until `resume`.
+    If a commit fails, all of its jobs fail, and those that wait, since they were made from a state that does not exist
+    on disk; `on_failure` is called, and nothing is written until `resume`.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop, on_failure: Callable[[], None]
+        self, storage: Storage, loop: asyncio.AbstractEventLoop, on_failure: Callable[[NotStored], None]
     ) -> None:
-        self._connection = connection
+        self._storage = storage
         self._loop = loop
         self._on_failure = on_failure
         self._waiting: list[Job] = []
         self._n_seen, self._since = 0, 0.0
         self._stuck = False
+        self._task: asyncio.Task[None] | None = None
         self.n_commits = 0
 
     def submit(self, statements: Sequence[Statement]) -> asyncio.Future[None]:
@@ -53,7 +54,7 @@ class Writer:
         if self._stuck:
             done.set_exception(NotStored("the database is not available"))
             return done
-        if not self._waiting:
+        if not self._waiting and self._task is None:
             self._n_seen, self._since = 0, time.perf_counter()
             self._loop.call_soon(self._gather)
         self._waiting.append(Job(statements, done))
@@ -63,20 +64,12 @@ class Writer:
         """Write again, after a failure."""
         self._stuck = False
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """Commit what waits."""
-        jobs, self._waiting = self._waiting, []
-        if jobs:
-            self._finish(jobs)
-
-    def _gather(self) -> None:
-        """Commit what waits, unless more may come."""
-        n_jobs = len(self._waiting)
-        if n_jobs > self._n_seen and time.perf_counter() - self._since < LONGEST_WAIT:
-            self._n_seen = n_jobs
-            self._loop.call_soon(self._gather)
-        else:
-            self.flush()
+        if self._task is None:
+            self._commit()
+        while self._task is not None:
+            await asyncio.wait([self._task])
 
     def refuse(self, why: str) -> None:
         """Let what waits fail, and everything from now on, until `resume`."""
@@ -86,29 +79,53 @@ class Writer:
             if not job.done.done():
                 job.done.set_exception(NotStored(why))
 
-    def _finish(self, jobs: list[Job]) -> None:
-        try:
-            self._commit([statement for job in jobs for statement in job.statements])
-        except sqlite3.Error as error:
-            self._waiting = jobs
-            self.refuse(str(error))
-            self._on_failure()
+    def _gather(self) -> None:
+        """Commit what waits, unless more may come."""
+        n_jobs = len(self._waiting)
+        if n_jobs > self._n_seen and time.perf_counter() - self._since < LONGEST_WAIT:
+            self._n_seen = n_jobs
+            self._loop.call_soon(self._gather)
         else:
-            for job in jobs:
-                if not job.done.done():
-                    job.done.set_result(None)
+            self._commit()
 
-    def _commit(self, statements: Sequence[Statement]) -> None:
-        if not statements:
+    def _commit(self) -> None:
+        """Commit what waits, now or, if the database takes its time, in a task."""
+        jobs, self._waiting = self._waiting, []
+        if not jobs:
             return
-        connection = self._connection
+        statements = [statement for job in jobs for statement in job.statements]
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for text, rows in in_order(statements):
-                connection.executemany(text, rows)
-            connection.execute("COMMIT")
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        self.n_commits += 1
+            working = self._storage.commit(statements) if statements else None
+        except Exception as error:
+            self._fail(jobs, error)
+            return
+        if working is None:
+            self._succeed(jobs, bool(statements))
+        else:
+            self._task = self._loop.create_task(self._finish(jobs, working))
+
+    async def _finish(self, jobs: list[Job], working: Awaitable[None]) -> None:
+        """Wait for a commit, and for those that have gathered meanwhile."""
+        try:
+            await working
+        except Exception as error:
+            self._task = None
+            self._fail(jobs, error)
+            return
+        self._task = None
+        self._succeed(jobs, True)
+        self._commit()
+
+    def _succeed(self, jobs: list[Job], written: bool) -> None:
+        self.n_commits += written
+        for job in jobs:
+            if not job.done.done():
+                job.done.set_result(None)
+
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
+        if not isinstance(error, NotStored):
+            logger.error("a commit failed", exc_info=error)
+            error = NotStored("the commit failed; the server's log says why")
+        self._waiting = jobs + self._waiting
+        self.refuse(str(error))
+        self._on_failure(error)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from umab._support.extras import extra
@@ -47,6 +49,19 @@ def add(commands: Commands) -> None:
         metavar="ADDRESS",
         help="believe the proxy at this address, or these with commas between them, whom it says that it passes on",
     )
+    serving.add_argument(
+        "--demo",
+        action="store_true",
+        help="show a simulated world with live traffic on the dashboard, without a key, in a database that is deleted "
+        "afterwards; only for this machine",
+    )
+    serving.add_argument(
+        "--advertise",
+        default=os.environ.get("UMAB_ADVERTISE", ""),
+        metavar="URL",
+        help="where other servers on the same PostgreSQL database reach this one (default: $UMAB_ADVERTISE, or the "
+        "address that it listens on)",
+    )
     serving.add_argument("--no-check", action="store_true", help="do not check the last snapshots against the log")
 
     keys = commands.add_parser(
@@ -85,18 +100,24 @@ def run_serve(options: argparse.Namespace) -> None:
         from umab_service.server import Options, serve
     if (options.tls_certificate is None) != (options.tls_key is None):
         raise ValueError("--tls-certificate and --tls-key must be given together")
-    serve(
-        Options(
-            host=options.host,
-            port=options.port,
-            database=options.database,
-            tls_certificate=options.tls_certificate,
-            tls_key=options.tls_key,
-            retention=None if options.retention is None else seconds_of(options.retention),
-            proxies=options.proxy,
-            check=not options.no_check,
+    with contextlib.ExitStack() as stack:
+        database = options.database
+        if options.demo:
+            database = f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory(prefix='umab-demo-'))}/umab.db"
+        serve(
+            Options(
+                host=options.host,
+                port=options.port,
+                database=database,
+                tls_certificate=options.tls_certificate,
+                tls_key=options.tls_key,
+                retention=None if options.retention is None else seconds_of(options.retention),
+                proxies=options.proxy,
+                check=not options.no_check,
+                advertise=options.advertise,
+                demo=options.demo,
+            )
         )
-    )
 
 
 def run_create(options: argparse.Namespace) -> None:

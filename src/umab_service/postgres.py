@@ -1,0 +1,217 @@
+"""A PostgreSQL database, which several servers may share."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from umab_service.leases import LEASE_SECONDS, Leases
+from umab_service.statements import IN_BULK, SET_DECISION, Statement, in_order, last_of_each
+from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, to_run
+
+MOST_READERS = 4
+"""How many connections read reports, exports and the log, besides the two that each server holds."""
+POOL_SECONDS = 5.0
+"""How long a report waits for a connection."""
+
+FENCE = (
+    "SELECT 1 / count(*) FROM (SELECT FROM servers WHERE id = %s AND until > extract(epoch FROM clock_timestamp()) "
+    "FOR SHARE) AS held"
+)
+"""Fails by a division by 0 unless the server holds its lease, and lets nobody end it before the commit."""
+
+logger = logging.getLogger("umab_service")
+
+
+class PostgreSQL(Storage):
+    """A database with a connection for commits, one for short questions, and a pool for threads that read."""
+
+    shared = True
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._given = conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise DatabaseError(
+                f"a database must be like postgresql://user@host/name, but it is not: {error}"
+            ) from None
+        self.name = "postgresql://{}/{}".format(self._given.get("host", ""), self._given.get("dbname", ""))
+        self._writing: psycopg.AsyncConnection[Any] | None = None
+        self.leases = Leases(self._connected)
+
+    # Connections.
+
+    def _parameters(self) -> dict[str, Any]:
+        # If a server stops in the middle of a commit, its lock on its lease goes before the lease ends.
+        idle = f"-c idle_in_transaction_session_timeout={int(LEASE_SECONDS * 500)}"
+        found = {"connect_timeout": 5, "keepalives_idle": 5, "tcp_user_timeout": int(LEASE_SECONDS * 1000)}
+        return {**found, **self._given, "options": f"{idle} {self._given.get('options', '')}", "autocommit": True}
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        found = await psycopg.AsyncConnection.connect(**self._parameters())
+        cursor = await found.execute("SHOW synchronous_commit")
+        (setting,) = await cursor.fetchone() or ("",)
+        if setting in ("off", "local"):  # other settings promise more than `on`
+            await found.execute("SET synchronous_commit = on")
+        return found
+
+    def open(self) -> None:
+        """Bring the tables up to date, and open the pool."""
+        try:
+            with psycopg.connect(**self._parameters()) as connection:
+                _migrate(connection)
+                if connection.execute("SHOW fsync").fetchone() == ("off",):
+                    logger.warning("the database runs with fsync=off: what it has acknowledged may be lost in a crash")
+            self._pool = ConnectionPool(
+                kwargs=self._parameters(), min_size=1, max_size=MOST_READERS, timeout=POOL_SECONDS, open=True
+            )
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be opened: {error}") from None
+
+    def close(self) -> None:
+        """Close the pool."""
+        self._pool.close()
+
+    async def start(self, address: str) -> None:
+        """Connect for commits, and become a server with a lease."""
+        try:
+            self._writing = await self._connected()
+            self.server = await self.leases.register(address)
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be used: {error}") from None
+
+    async def stop(self) -> None:
+        """Give the lease back, and disconnect."""
+        await self.leases.leave()
+        if self._writing is not None:
+            await self._writing.close()
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Hold nothing: leases keep servers apart."""
+        return contextlib.nullcontext()
+
+    # Reading.
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Return a connection of the pool; wait for one if all are in use, but not for long."""
+        try:
+            with self._pool.connection() as connection:
+                yield _Reader(connection)
+        except PoolTimeout:
+            raise DatabaseError(f"the database {self.name!r} has no connection left; try again") from None
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be read: {error}") from None
+
+    def now(self) -> Reader:
+        """Refuse: the event loop must not wait for another process."""
+        raise NotImplementedError("a shared database cannot be read at once")
+
+    async def soon(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Ask on the connection for short questions."""
+        return await self.leases.ask(translated(query), parameters)
+
+    async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
+        """Return decisions, by the numbers of their experiments and their ids."""
+        return await self.leases.ask(_DECISIONS, _columns(keys))
+
+    async def parts(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
+        """Return the parts of the sums of decisions."""
+        return await self.leases.ask(_PARTS, _columns(keys))
+
+    # Writing.
+
+    async def commit(self, statements: Sequence[Statement]) -> None:
+        """Commit, if the server still has its lease."""
+        try:
+            if self._writing is None or self._writing.closed:
+                self._writing = await self._connected()
+            connection = self._writing
+            try:
+                async with connection.pipeline():  # one round trip for all of it
+                    await connection.execute("BEGIN")
+                    await connection.execute(FENCE, (self.server,))
+                    for text, parameters in _together(statements):
+                        await connection.execute(text, parameters)
+                    await connection.execute("COMMIT")
+            except psycopg.Error:
+                await self._rollback(connection)
+                raise
+        except psycopg.errors.DivisionByZero:
+            raise LeaseLost("this server has lost its lease") from None
+        except psycopg.Error as error:
+            raise NotStored(str(error).strip() or type(error).__name__) from None
+
+    async def _rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """End a transaction that has failed. A connection that is in doubt is given up."""
+        try:
+            await connection.execute("ROLLBACK")
+        except psycopg.Error:
+            await connection.close()
+
+    def write(self, statements: Iterable[Statement]) -> None:
+        """Commit without a lease: what no experiment depends on."""
+        try:
+            with self._pool.connection() as connection, connection.transaction():
+                for text, parameters in _together(list(statements)):
+                    connection.execute(text, parameters)
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be written: {error}") from None
+
+
+_DECISIONS = (
+    "SELECT experiment, id, made, request, answer, draw, state, due, value FROM decisions "
+    "JOIN unnest(%s::bigint[], %s::text[]) AS asked (number, identity) ON experiment = number AND id = identity"
+)
+_PARTS = (
+    "SELECT experiment, decision, key, value, late FROM parts "
+    "JOIN unnest(%s::bigint[], %s::text[]) AS asked (number, identity) ON experiment = number AND decision = identity"
+)
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _together(statements: Sequence[Statement]) -> Iterator[tuple[str, Any]]:
+    """Yield what to run, with many rows at once where that can be done."""
+    for text, rows in in_order(statements):
+        if text in IN_BULK:
+            yield IN_BULK[text], _columns(last_of_each(rows) if text == SET_DECISION else rows)
+        else:
+            for row in rows:
+                yield translated(text), row
+
+
+@functools.lru_cache(maxsize=1000)
+def translated(query: str) -> str:
+    """Return a query as PostgreSQL's driver wants it."""
+    return query.replace("%", "%%").replace("?", "%s")
+
+
+class _Reader:
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def execute(self, query: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        return self._connection.execute(translated(query), parameters)
+
+
+def _migrate(connection: psycopg.Connection[Any]) -> None:
+    """Bring a database up to date. A lock keeps other servers waiting, and all of it happens or nothing."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('umab migrations'))")
+        connection.execute("CREATE TABLE IF NOT EXISTS umab_version (version INTEGER NOT NULL)")
+        row = connection.execute("SELECT version FROM umab_version").fetchone()
+        if row is None:
+            connection.execute("INSERT INTO umab_version VALUES (0)")
+        for number, script in to_run("postgres", 0 if row is None else row[0]):
+            connection.execute(script)
+            connection.execute("UPDATE umab_version SET version = %s", (number,))

@@ -1,0 +1,151 @@
+"""A database in one SQLite file, for one server."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from umab_service.statements import Statement, in_order
+from umab_service.storage import DatabaseError, NotStored, Reader, Storage, to_run
+
+BUSY_SECONDS = 5.0
+
+
+class SQLite(Storage):
+    """A file. One connection reads and writes: another one would read each page again after every commit."""
+
+    shared = False
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, str(path)
+        self.connection: sqlite3.Connection
+
+    @classmethod
+    def of(cls, url: str) -> SQLite:
+        """Return the database of a URL."""
+        return cls(path_of(url))
+
+    def open(self) -> None:
+        """Open the file, which is made if it is not there."""
+        self.connection = connect(self.path)
+        try:
+            migrate(self.connection)
+        except DatabaseError:
+            self.connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock file beside the database."""
+        return locked(self.path)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[Reader]:
+        """Open the file once more, to read it."""
+        reader = connect(self.path, readonly=True)
+        try:
+            yield reader
+        except sqlite3.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be read: {error}") from None
+        finally:
+            reader.close()
+
+    def now(self) -> Reader:
+        """Return the connection that writes, too."""
+        return self.connection
+
+    async def soon(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """Read at once."""
+        return self.connection.execute(query, parameters).fetchall()
+
+    def commit(self, statements: Sequence[Statement]) -> None:
+        """Commit at once, and wait for the disk."""
+        connection = self.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for text, rows in in_order(statements):
+                connection.executemany(text, rows)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise NotStored(str(error)) from None
+
+    def write(self, statements: Iterable[Statement]) -> None:
+        """Commit, too."""
+        try:
+            self.commit(list(statements))
+        except NotStored as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be written: {error}") from None
+
+
+def path_of(url: str) -> Path:
+    """Return the file of a database, ``sqlite:///relative`` or ``sqlite:////absolute``."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or len(url) == len(prefix):
+        raise DatabaseError(f"a database must be given as sqlite:///path or postgresql://…, but got {url!r}")
+    return Path(url[len(prefix) :])
+
+
+def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    """Return a connection; one that writes has its commits on disk before they return."""
+    try:
+        if not readonly:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read a new file
+        found = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rw'}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        found.execute("PRAGMA query_only = 1" if readonly else "PRAGMA journal_mode = WAL")
+        found.execute("PRAGMA synchronous = FULL")
+        # In pages, 16 MB in all: those that change often are then copied once for many commits.
+        found.execute("PRAGMA wal_autocheckpoint = 4000")
+        found.execute("PRAGMA cache_size = -65536")  # 64 MB, so that decisions of the last hours are found in memory
+        found.execute("PRAGMA foreign_keys = OFF")  # the log's order keeps them; checking them would double the time
+    except (sqlite3.Error, OSError) as error:
+        raise DatabaseError(f"the database {str(path)!r} cannot be opened: {error}") from None
+    return found
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a database: one process may use it at a time, since learners live in memory."""
+    lock = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise DatabaseError(f"the lock {str(lock)!r} cannot be opened: {error}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DatabaseError(
+                f"a database must be used by one process at a time, but another one uses {str(path)!r}"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a database up to date, each migration in a transaction; refuse one that a newer server has written."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, script in to_run("sqlite", version):
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number};\nCOMMIT;")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise DatabaseError(f"migration {number} of the database failed: {error}") from None

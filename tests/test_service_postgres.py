@@ -1,0 +1,33 @@
+"""PostgreSQL does what SQLite does: the same tests, on a real database."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import service_app
+from postgres import Postgres, needs_postgres, postgres
+from test_service_api import *  # noqa: F403
+
+pytestmark = needs_postgres()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def on_postgres(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every client use a schema of its own, which belongs to its folder."""
+    schemas = dict[Path, str]()
+
+    def url_of(folder: Path) -> str:
+        schemas.setdefault(folder, f"t{uuid.uuid4().hex}")
+        return database.url(schemas[folder])
+
+    monkeypatch.setattr(service_app, "url_of", url_of)
