@@ -619,7 +619,7 @@ def test_a_first_key_that_is_easily_guessed_is_refused(umab: Command, text: str)
     [
         (["--port", "99999"], "a port must be from 0 to 65535, but got 99999"),
         (["--host", "localhost.invalid", "--port", "0"], "cannot listen"),
-        (["--database", "mysql://x"], "sqlite:///path, but got 'postgres://x'"),
+        (["--database", "mysql://x"], "sqlite:///path or postgresql://…, but got 'mysql://x'"),
         (["--retention", "5"], "a duration must be like"),
         (["--tls-certificate", "a.pem"], "--tls-certificate and --tls-key must be given together"),
         (["--tls-key", "a.pem"], "--tls-certificate and --tls-key must be given together"),

@@ -14,7 +14,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from umab_service.leases import LEASE_SECONDS, Leases
 from umab_service.statements import IN_BULK, SET_DECISION, Statement, in_order, last_of_each
-from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, to_run
+from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, check_version, to_run
 
 MOST_READERS = 4
 """How many connections read reports, exports and the log, besides the two that each server holds."""
@@ -62,11 +62,14 @@ class PostgreSQL(Storage):
             await found.execute("SET synchronous_commit = on")
         return found
 
-    def open(self) -> None:
+    def open(self, *, to_write: bool = True) -> None:
         """Bring the tables up to date, and open the pool."""
         try:
             with psycopg.connect(**self._parameters()) as connection:
-                _migrate(connection)
+                if to_write:
+                    _migrate(connection)
+                else:
+                    check_version("postgres", _version(connection))
                 if connection.execute("SHOW fsync").fetchone() == ("off",):
                     logger.warning("the database runs with fsync=off: what it has acknowledged may be lost in a crash")
             self._pool = ConnectionPool(
@@ -109,6 +112,41 @@ class PostgreSQL(Storage):
             raise DatabaseError(f"the database {self.name!r} has no connection left; try again") from None
         except psycopg.Error as error:
             raise DatabaseError(f"the database {self.name!r} cannot be read: {error}") from None
+
+    @contextlib.contextmanager
+    def consistent(self) -> Iterator[Reader]:
+        """Read in one transaction that sees one moment."""
+        with self.reader() as reader:
+            reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            reader.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # who writes the copy may be slow
+            yield reader
+            reader.execute("COMMIT")
+
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+        """Copy in one transaction; numbers of experiments go on after those that were copied."""
+        try:
+            with self._pool.connection() as connection, connection.transaction():
+                connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                for table, columns, rows in tables:
+                    with connection.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+                        for row in rows:
+                            copy.write_row(row)
+                connection.execute(
+                    "SELECT setval(pg_get_serial_sequence('experiments', 'id'), greatest(1, max(id))) FROM experiments"
+                )
+        except psycopg.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be written: {error}") from None
+
+    def n_servers(self) -> int:
+        """Count the leases that have not ended."""
+        with self.reader() as reader:
+            query = "SELECT count(*) FROM servers WHERE until > extract(epoch FROM clock_timestamp())"
+            return int(reader.execute(query).fetchone()[0])
+
+    def version(self) -> int:
+        """Read it from its table."""
+        with self.reader() as reader:
+            return int(reader.execute("SELECT version FROM umab_version").fetchone()[0])
 
     def now(self) -> Reader:
         """Refuse: the event loop must not wait for another process."""
@@ -202,6 +240,14 @@ class _Reader:
 
     def execute(self, query: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
         return self._connection.execute(translated(query), parameters)
+
+
+def _version(connection: psycopg.Connection[Any]) -> int:
+    """Return the version of the tables; 0 if there are none."""
+    if connection.execute("SELECT to_regclass('umab_version')").fetchone() == (None,):
+        return 0
+    row = connection.execute("SELECT version FROM umab_version").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _migrate(connection: psycopg.Connection[Any]) -> None:

@@ -35,10 +35,10 @@ def recovered(storage: Storage, check: bool, only: Sequence[int] | None = None) 
             snapshots = reader.execute(
                 "SELECT seq, learner FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 2", (identity,)
             ).fetchall()
-            if left > 0 and snapshots and _version_of(snapshots[0][1]) == __version__:
+            if left > 0 and snapshots and version_of(snapshots[0][1]) == __version__:
                 left -= _check(reader, identity, name, snapshots)
-            seq, learner = (snapshots[0][0], _read(name, *snapshots[0])) if snapshots else (0, None)
-            learner, n_since = _replay(reader, identity, name, learner, seq, None)
+            seq, learner = (snapshots[0][0], read_snapshot(name, *snapshots[0])) if snapshots else (0, None)
+            learner, n_since = replay(reader, identity, name, learner, seq, None)
             if learner is None:
                 raise DatabaseError(f"the log of the experiment {name!r} must begin with its creation, but it does not")
             settled = msgspec.json.decode(settings, type=Settings)
@@ -60,7 +60,7 @@ def _experiments(reader: Reader, only: Sequence[int] | None) -> list[tuple[int, 
     return [(*row, n_open.get(row[0], 0)) for row in rows]
 
 
-def _version_of(snapshot: bytes) -> str:
+def version_of(snapshot: bytes) -> str:
     """Return the version that made a snapshot: another one may compute another last bit, and its log is not checked."""
     try:
         return str(msgspec.json.decode(snapshot, type=dict[str, Any]).get("umab"))
@@ -68,14 +68,15 @@ def _version_of(snapshot: bytes) -> str:
         return __version__  # what it holds is no learner, as the check will say
 
 
-def _read(name: str, seq: int, content: bytes) -> Learner:
+def read_snapshot(name: str, seq: int, content: bytes) -> Learner:
+    """Return the learner of a snapshot."""
     try:
         return Learner.from_json(content.decode())
     except ValueError as error:
         raise DatabaseError(f"the snapshot of the experiment {name!r} at event {seq} cannot be read: {error}") from None
 
 
-def _replay(
+def replay(
     reader: Reader, experiment: int, name: str, learner: Learner | None, after: int, to: int | None
 ) -> tuple[Learner | None, int]:
     """Return the learner after the events from `after` to `to`, and how many they were."""
@@ -102,8 +103,8 @@ def _check(reader: Reader, experiment: int, name: str, snapshots: list[tuple[int
     last, learner = snapshots[0]
     why = "it gives another learner"
     try:
-        before, start = (snapshots[1][0], _read(name, *snapshots[1])) if len(snapshots) > 1 else (0, None)
-        replayed, n_events = _replay(reader, experiment, name, start, before, last)
+        before, start = (snapshots[1][0], read_snapshot(name, *snapshots[1])) if len(snapshots) > 1 else (0, None)
+        replayed, n_events = replay(reader, experiment, name, start, before, last)
     except DatabaseError as error:
         replayed, n_events, why = None, 0, str(error)
     if replayed is None or replayed.to_json(indent=None).encode() != learner:

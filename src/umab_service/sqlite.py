@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from umab_service.statements import Statement, in_order
-from umab_service.storage import DatabaseError, NotStored, Reader, Storage, to_run
+from umab_service.storage import DatabaseError, NotStored, Reader, Storage, check_version, to_run
 
 BUSY_SECONDS = 5.0
 
@@ -30,11 +30,14 @@ class SQLite(Storage):
         """Return the database of a URL."""
         return cls(path_of(url))
 
-    def open(self) -> None:
-        """Open the file, which is made if it is not there."""
-        self.connection = connect(self.path)
+    def open(self, *, to_write: bool = True) -> None:
+        """Open the file; to write, it is made if it is not there."""
+        self.connection = connect(self.path, readonly=not to_write)
         try:
-            migrate(self.connection)
+            if to_write:
+                migrate(self.connection)
+            else:
+                check_version("sqlite", self.version())
         except DatabaseError:
             self.connection.close()
             raise
@@ -54,9 +57,39 @@ class SQLite(Storage):
         try:
             yield reader
         except sqlite3.Error as error:
-            raise DatabaseError(f"the database {self.name!r} cannot be read: {error}") from None
+            advice = "" if isinstance(error, sqlite3.OperationalError) else "; restore a backup"  # it is damaged
+            raise DatabaseError(f"the database {self.name!r} cannot be read: {error}{advice}") from None
         finally:
             reader.close()
+
+    @contextlib.contextmanager
+    def consistent(self) -> Iterator[Reader]:
+        """Read in one transaction."""
+        with self.reader() as reader:
+            reader.execute("BEGIN")
+            yield reader
+
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+        """Insert in one transaction."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            for table, columns, rows in tables:
+                text = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+                self.connection.executemany(text, rows)
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise DatabaseError(f"the database {self.name!r} cannot be written: {error}") from None
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+
+    def n_servers(self) -> int:
+        """Return none: whoever asks holds the lock."""
+        return 0
+
+    def version(self) -> int:
+        """Read it from the head of the file."""
+        return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
     def now(self) -> Reader:
         """Return the connection that writes, too."""

@@ -51,8 +51,8 @@ class Storage(ABC):
     """The number of this server among all that ever used the database, if it is shared."""
 
     @abstractmethod
-    def open(self) -> None:
-        """Connect, and bring the tables up to date."""
+    def open(self, *, to_write: bool = True) -> None:
+        """Connect, and bring the tables up to date; to read only, refuse a database that would need that."""
 
     @abstractmethod
     def close(self) -> None:
@@ -65,6 +65,22 @@ class Storage(ABC):
     @abstractmethod
     def reader(self) -> contextlib.AbstractContextManager[Reader]:
         """Return something that reads, for a thread of its own."""
+
+    @abstractmethod
+    def consistent(self) -> contextlib.AbstractContextManager[Reader]:
+        """Return something that reads all of it as it is at one moment, whatever is written meanwhile."""
+
+    @abstractmethod
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+        """Store the rows of tables, with their columns, all of them or none."""
+
+    @abstractmethod
+    def n_servers(self) -> int:
+        """Return how many servers use it now; of one that is not shared, whoever holds its lock knows."""
+
+    @abstractmethod
+    def version(self) -> int:
+        """Return how many migrations it has had."""
 
     @abstractmethod
     def now(self) -> Reader:
@@ -107,3 +123,12 @@ def to_run(kind: str, version: int) -> list[tuple[int, str]]:
             "has written it"
         )
     return [(number, known[number - 1]) for number in range(version + 1, len(known) + 1)]
+
+
+def check_version(kind: str, version: int) -> None:
+    """Refuse a database that is not up to date."""
+    if to_run(kind, version):
+        raise DatabaseError(
+            f"the database must be of version {len(migrations(kind))} to be read, but it is of version {version}: run "
+            "umab db migrate, or start a server"
+        )

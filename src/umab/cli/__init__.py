@@ -16,7 +16,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from umab._version import __version__
-from umab.cli import compare, data, evaluate, experiments, inspect_learner, policies, serve, suite, sweep, theory
+from umab.cli import (
+    compare,
+    data,
+    database,
+    evaluate,
+    experiments,
+    inspect_learner,
+    policies,
+    serve,
+    suite,
+    sweep,
+    theory,
+)
 from umab.tables.losses import TableWarning
 
 
@@ -63,6 +75,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"umab {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for each in (policies, compare, evaluate, inspect_learner, serve, experiments, suite, theory, sweep, data):
+    for each in (
+        policies,
+        compare,
+        evaluate,
+        inspect_learner,
+        serve,
+        database,
+        experiments,
+        suite,
+        theory,
+        sweep,
+        data,
+    ):
         each.add(commands)
     return parser

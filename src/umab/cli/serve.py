@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         default=os.environ.get("UMAB_PORT", "8080"),
         help="the port to listen on (default: $UMAB_PORT, or 8080)",
     )
-    _add_database(serving)
+    add_database(serving)
     serving.add_argument("--tls-certificate", type=Path, metavar="FILE", help="serve over TLS with this certificate")
     serving.add_argument("--tls-key", type=Path, metavar="FILE", help="the key of the certificate")
     serving.add_argument(
@@ -80,11 +80,12 @@ def add(commands: Commands) -> None:
     revoking = command(actions, "revoke", run_revoke, "revoke a key", "umab keys revoke 1f2e3d4c5b6a7988")
     revoking.add_argument("id", help="the id of the key, as umab keys list shows it")
     for each in (creating, listing, revoking):
-        _add_database(each)
+        add_database(each)
         each.add_argument("--server", metavar="URL", help="ask this server, with the admin key in UMAB_KEY")
 
 
-def _add_database(parser: argparse.ArgumentParser) -> None:
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which database to use."""
     parser.add_argument(
         "--database",
         default=os.environ.get("UMAB_DATABASE", DATABASE),
