@@ -18,9 +18,9 @@ from umab_service.dashboard import MOST_FORM, Dashboard
 from umab_service.keys import Key, Keys
 from umab_service.metrics import CONTENT_TYPE, Metrics
 from umab_service.openapi import description
+from umab_service.peers import PATH as RELAY
 from umab_service.problems import Problem, unavailable
 from umab_service.relay import MISDIRECTED, MOST_RELAYED, Relay, asked_for
-from umab_service.relay import PATH as RELAY
 from umab_service.routes import ROUTES
 from umab_service.routing import Call, JSONResponse, Route, decoded
 from umab_service.schema import NewExperiment, encoded
@@ -77,6 +77,7 @@ class Application:
                 label, response = f"GET {path}", self._open[path]()
             elif path == RELAY and self._relay is not None:
                 label = RELAY
+                self._relay.check(scope)  # before its body, which may be large, is read
                 content = await self.bodies.read(receive, MOST_RELAYED)
                 response = await self._relay.taken_in(self, scope, content)
             elif self.dashboard.covers(path):
@@ -107,7 +108,8 @@ class Application:
             if method != "GET":
                 self.service.discard()
             response = _problem(Problem(500, "the server failed; its log says why"))
-        response.raw_headers.extend(headers)
+        if "relayed" not in scope:  # else the server that passed it on will add them
+            response.raw_headers.extend(headers)
         self.metrics.answered(label, response.status_code, time.perf_counter() - started)
         await response(scope, receive, send)
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from umab_service.arrays import Column, ColumnDumper
 from umab_service.leases import LEASE_SECONDS, Leases
 from umab_service.statements import IN_BULK, SET_DECISION, Statement, in_order, last_of_each
 from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, check_version, to_run
@@ -56,6 +57,7 @@ class PostgreSQL(Storage):
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         found = await psycopg.AsyncConnection.connect(**self._parameters())
+        found.adapters.register_dumper(Column, ColumnDumper)
         cursor = await found.execute("SHOW synchronous_commit")
         (setting,) = await cursor.fetchone() or ("",)
         if setting in ("off", "local"):  # other settings promise more than `on`
@@ -73,7 +75,12 @@ class PostgreSQL(Storage):
                 if connection.execute("SHOW fsync").fetchone() == ("off",):
                     logger.warning("the database runs with fsync=off: what it has acknowledged may be lost in a crash")
             self._pool = ConnectionPool(
-                kwargs=self._parameters(), min_size=1, max_size=MOST_READERS, timeout=POOL_SECONDS, open=True
+                kwargs=self._parameters(),
+                min_size=1,
+                max_size=MOST_READERS,
+                timeout=POOL_SECONDS,
+                open=True,
+                configure=_know_columns,
             )
         except psycopg.Error as error:
             raise DatabaseError(f"the database {self.name!r} cannot be opened: {error}") from None
@@ -85,6 +92,8 @@ class PostgreSQL(Storage):
     async def start(self, address: str) -> None:
         """Connect for commits, and become a server with a lease."""
         try:
+            if self._writing is not None:  # of a life before
+                await self._writing.close()
             self._writing = await self._connected()
             self.server = await self.leases.register(address)
         except psycopg.Error as error:
@@ -158,11 +167,11 @@ class PostgreSQL(Storage):
 
     async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
         """Return decisions, by the numbers of their experiments and their ids."""
-        return await self.leases.ask(_DECISIONS, _columns(keys))
+        return await self.leases.ask(_DECISIONS, _columns(_KEY, keys))
 
     async def parts(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
         """Return the parts of the sums of decisions."""
-        return await self.leases.ask(_PARTS, _columns(keys))
+        return await self.leases.ask(_PARTS, _columns(_KEY, keys))
 
     # Writing.
 
@@ -214,15 +223,20 @@ _PARTS = (
 )
 
 
-def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+_KEY = "bigint", "text"
+
+
+def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return [Column(kind, values) for kind, values in zip(kinds, columns, strict=True)]
 
 
 def _together(statements: Sequence[Statement]) -> Iterator[tuple[str, Any]]:
     """Yield what to run, with many rows at once where that can be done."""
     for text, rows in in_order(statements):
         if text in IN_BULK:
-            yield IN_BULK[text], _columns(last_of_each(rows) if text == SET_DECISION else rows)
+            bulk, kinds = IN_BULK[text]
+            yield bulk, _columns(kinds, last_of_each(rows) if text == SET_DECISION else rows)
         else:
             for row in rows:
                 yield translated(text), row
@@ -232,6 +246,10 @@ def _together(statements: Sequence[Statement]) -> Iterator[tuple[str, Any]]:
 def translated(query: str) -> str:
     """Return a query as PostgreSQL's driver wants it."""
     return query.replace("%", "%%").replace("?", "%s")
+
+
+def _know_columns(connection: psycopg.Connection[Any]) -> None:
+    connection.adapters.register_dumper(Column, ColumnDumper)
 
 
 class _Reader:

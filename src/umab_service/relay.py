@@ -8,55 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
 from umab_service.ownership import Elsewhere, Ownership
+from umab_service.peers import PATH, Asked, Away, Peer, Told
 from umab_service.problems import Problem, unavailable
 
-PATH = "/relay"
 MOST_RELAYED = 64 << 20
 """The largest body of requests that are passed on together, in bytes."""
-RELAY_SECONDS = 30.0
-"""How long another server may take to answer."""
 TRIES_SECONDS = 2.0
 """For how long the owner of an experiment is looked for, before the client is told to come again."""
-MOST_FLYING = 8
-"""How many requests to another server are open at a time."""
 MISDIRECTED = 421
 _SECRET = b"x-umab-relay"
 
 
-class Asked(msgspec.Struct, array_like=True):
-    """A request, as one server passes it on to another."""
-
-    method: str
-    path: str
-    query: bytes
-    headers: list[tuple[bytes, bytes]]
-    client: str
-    body: bytes
-
-
-class Told(msgspec.Struct, array_like=True):
-    """The answer to it."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-
-_requests, _answers = msgspec.msgpack.Decoder(list[Asked]), msgspec.msgpack.Decoder(list[Told])
-
-
-class Away(Exception):
-    """Another server cannot be reached, so that it has not got the request."""
+_requests = msgspec.msgpack.Decoder(list[Asked])
 
 
 class Relay:
@@ -64,14 +37,13 @@ class Relay:
 
     def __init__(self, ownership: Ownership, secret: bytes) -> None:
         self._ownership, self._secret = ownership, secret.hex().encode()
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(RELAY_SECONDS, connect=1.0), headers={"x-umab-relay": secret.hex()}, trust_env=False
-        )
-        self._peers: dict[str, _Peer] = {}
+        self._trusted = ssl.create_default_context()  # whom the system trusts, or SSL_CERT_FILE says
+        self._peers: dict[str, Peer] = {}
 
     async def close(self) -> None:
         """Close the connections to other servers."""
-        await self._client.aclose()
+        for peer in self._peers.values():
+            peer.close()
 
     async def answered(
         self, name: str, asked: Asked, here: Callable[[], Awaitable[Response]], *, create: bool, relayed: bool
@@ -89,9 +61,9 @@ class Relay:
                     return await here()
                 if relayed:  # whoever has passed it on must look again
                     raise Problem(MISDIRECTED, f"the experiment {name!r} must be on this server, but it is not")
-                told = await self.ask(address, asked)
+                told = await self._told(name, address, asked)
                 if told.status != MISDIRECTED:
-                    return _response(told)
+                    return _Passed(told)
             except (Elsewhere, Away):
                 pass
             self._ownership.misplaced(name)
@@ -99,20 +71,30 @@ class Relay:
                 raise unavailable(f"the experiment {name!r} is moving from one server to another")
             await asyncio.sleep(0.05)
 
+    async def _told(self, name: str, address: str, asked: Asked) -> Told:
+        try:
+            return await self.ask(address, asked)
+        except Problem:
+            self._ownership.misplaced(name)  # a server that does not answer may not be its owner for long
+            raise
+
     async def ask(self, address: str, asked: Asked) -> Told:
         """Return the answer of another server."""
         peer = self._peers.get(address)
         if peer is None:
-            peer = self._peers[address] = _Peer(self._client, address)
+            peer = self._peers[address] = Peer(address, self._secret, self._trusted)
         return await peer.ask(asked)
 
     # What others pass on.
 
-    async def taken_in(self, app: Any, scope: Scope, content: bytes) -> Response:
-        """Answer requests that another server has passed on."""
+    def check(self, scope: Scope) -> None:
+        """Raise unless it is another server that asks."""
         shown = next((value for header, value in scope["headers"] if header == _SECRET), b"")
         if not hmac.compare_digest(shown, self._secret):
             raise Problem(404, f"a path must be one that /openapi.json describes, but got {PATH!r}")
+
+    async def taken_in(self, app: Any, scope: Scope, content: bytes) -> Response:
+        """Answer requests that another server has passed on."""
         told = await asyncio.gather(*(_asked_here(app, scope, each) for each in _requests.decode(content)))
         return Response(msgspec.msgpack.encode(told), media_type="application/msgpack")
 
@@ -154,63 +136,8 @@ async def _asked_here(app: Any, scope: Scope, asked: Asked) -> Told:
     return told
 
 
-def _response(told: Told) -> Response:
-    found = Response(told.body, told.status)
-    found.raw_headers = [(bytes(name), bytes(value)) for name, value in told.headers]
-    return found
+class _Passed(Response):
+    """The answer of another server."""
 
-
-class _Peer:
-    """Another server, and the requests that wait to be passed on to it."""
-
-    def __init__(self, client: httpx.AsyncClient, address: str) -> None:
-        self._client, self._url = client, address + PATH
-        self._waiting: list[tuple[Asked, asyncio.Future[Told]]] = []
-        self._n_flying = 0
-        self._scheduled = False
-
-    async def ask(self, asked: Asked) -> Told:
-        """Return the answer to a request, which goes with others that come at the same time."""
-        done: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, done))
-        self._schedule()
-        return await done
-
-    def _schedule(self) -> None:
-        if not self._scheduled and self._waiting and self._n_flying < MOST_FLYING:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._start)
-
-    def _start(self) -> None:
-        some, self._waiting, self._scheduled = self._waiting, [], False
-        if some:
-            self._n_flying += 1
-            sending = asyncio.create_task(self._send(some))
-            sending.add_done_callback(lambda _: self._landed())
-
-    def _landed(self) -> None:
-        self._n_flying -= 1
-        self._schedule()
-
-    async def _send(self, some: Sequence[tuple[Asked, asyncio.Future[Told]]]) -> None:
-        try:
-            told = await self._sent([asked for asked, _ in some])
-        except Exception as error:
-            for _, done in some:
-                if not done.done():
-                    done.set_exception(error)
-            return
-        for (_, done), each in zip(some, told, strict=True):
-            if not done.done():
-                done.set_result(each)
-
-    async def _sent(self, asked: list[Asked]) -> list[Told]:
-        try:
-            response = await self._client.post(self._url, content=msgspec.msgpack.encode(asked))
-        except httpx.ConnectError as error:
-            raise Away(str(error)) from None
-        except httpx.HTTPError as error:
-            raise unavailable(f"the server that owns the experiment did not answer: {error}") from None
-        if response.status_code != 200:
-            raise Away(f"it answered {response.status_code}")
-        return _answers.decode(response.content)
+    def __init__(self, told: Told) -> None:
+        self.body, self.status_code, self.background, self.raw_headers = told.body, told.status, None, told.headers

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from umab_service import decisions
 from umab_service import feedback as feedbacks
+from umab_service.peers import Asked
 from umab_service.problems import Problem, invalid
-from umab_service.relay import Asked
 from umab_service.routing import Call, answered
 from umab_service.schema import Batch, Operation, Result, Results, encoded
 from umab_service.service import Answer

@@ -11,28 +11,30 @@ from typing import Any
 Statement = tuple[str, tuple[Any, ...]]
 """One of the statements of this module, and its parameters."""
 
-IN_BULK: dict[str, str] = {}
-"""For PostgreSQL: statements that store all of their rows at once, with an array for each parameter."""
+IN_BULK: dict[str, tuple[str, tuple[str, ...]]] = {}
+"""For PostgreSQL: statements that store all of their rows at once, and the kinds of the arrays that they take."""
 
 
 def _insert(table: str, **kinds: str) -> str:
     """Return a statement that inserts a row with these columns of these kinds."""
     columns = ", ".join(kinds)
     text = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(kinds))})"
-    IN_BULK[text] = f"INSERT INTO {table} ({columns}) SELECT * FROM unnest({_arrays(*kinds.values())})"
+    _in_bulk(text, f"INSERT INTO {table} ({columns}) SELECT * FROM ARRAYS", *kinds.values())
     return text
 
 
-def _arrays(*kinds: str) -> str:
-    return ", ".join(f"%s::{kind}[]" for kind in kinds)
+def _in_bulk(text: str, bulk: str, *kinds: str) -> None:
+    arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
+    IN_BULK[text] = bulk.replace("ARRAYS", f"unnest({arrays})"), kinds
 
 
 NEW_EXPERIMENT = "INSERT INTO experiments (id, name, settings, created) VALUES (?, ?, ?, ?)"
 # Where several servers create experiments, a name is reserved first, so that it is created once.
-IN_BULK[NEW_EXPERIMENT] = (
+_in_bulk(
+    NEW_EXPERIMENT,
     "UPDATE experiments AS known SET settings = new.settings, created = new.created "
-    f"FROM unnest({_arrays('bigint', 'text', 'bytea', 'float8')}) AS new (id, name, settings, created) "
-    "WHERE known.id = new.id AND known.name = new.name"
+    "FROM ARRAYS AS new (id, name, settings, created) WHERE known.id = new.id AND known.name = new.name",
+    *("bigint", "text", "bytea", "float8"),
 )
 NEW_EVENT = _insert("events", experiment="bigint", seq="bigint", at="float8", kind="text", body="bytea")
 NEW_SNAPSHOT = _insert("snapshots", experiment="bigint", seq="bigint", learner="bytea")
@@ -52,10 +54,12 @@ NEW_PART = _insert("parts", experiment="bigint", decision="text", key="text", va
 NEW_KEY = "INSERT INTO keys (id, digest, role, prefix, note, created) VALUES (?, ?, ?, ?, ?, ?)"
 SET_SETTINGS = "UPDATE experiments SET settings = ? WHERE id = ?"
 SET_DECISION = "UPDATE decisions SET state = ?, due = ?, value = ? WHERE experiment = ? AND id = ?"
-IN_BULK[SET_DECISION] = (
+_in_bulk(
+    SET_DECISION,
     "UPDATE decisions AS known SET state = new.state, due = new.due, value = new.value "
-    f"FROM unnest({_arrays('text', 'float8', 'float8', 'bigint', 'text')}) AS new (state, due, value, experiment, id) "
-    "WHERE known.experiment = new.experiment AND known.id = new.id"
+    "FROM ARRAYS AS new (state, due, value, experiment, id) "
+    "WHERE known.experiment = new.experiment AND known.id = new.id",
+    *("text", "float8", "float8", "bigint", "text"),
 )
 REVOKE_KEY = "UPDATE keys SET revoked = ? WHERE id = ? AND revoked IS NULL"
 ERASE_METADATA = "DELETE FROM metadata WHERE experiment = ? AND at < ?"
