@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from benchmarks.pages import DOCS, machine, table
-from benchmarks.service import ratios, scale
+from benchmarks.service import dashboard, ratios, scale, shared
 from benchmarks.service.load import CONNECTIONS, Load
 from umab_service.schema import MOST_ARMS
 from umab_service.service import SNAPSHOT_EVERY
@@ -18,7 +18,7 @@ from umab_service.service import SNAPSHOT_EVERY
 PAGE = """\
 # Speed of the service
 
-This page is written by a command, never by hand; it needs `wrk` and takes about ten minutes:
+This page is written by a command, never by hand; it needs `wrk` and PostgreSQL and takes about twenty minutes:
 
 ```sh
 make bench-service
@@ -41,6 +41,10 @@ missed.
 - Both: each decision is followed by its feedback.
 - A snapshot is made after {snapshot_every:,} events of an experiment. While it is made, others wait. The largest
   experiment has {most_arms:,} arms.
+- PostgreSQL runs on the same machine, with `fsync` and `synchronous_commit` on. The servers are processes on the same
+  cores, and so is PostgreSQL.
+- A request that is passed on is asked of a server that does not own the experiment.
+- The dashboard's data calls are what its pages ask for every few seconds.
 - A start reads the learners from their last snapshots and replays the events after them; it also checks that the log
   gives the last snapshot.
 """
@@ -59,6 +63,8 @@ def main() -> None:
         ("a long history", _history),
         ("a long log", _starts),
         ("many experiments", _sizes),
+        ("PostgreSQL and several servers", _shared),
+        ("the dashboard", _dashboard),
     )
     for name, measure in steps:
         print(f"measuring {name}", file=sys.stderr, flush=True)
@@ -147,6 +153,56 @@ def _sizes() -> list[Row]:
     return [
         (f"memory with {name}", f"{found.memory:.2f} GB", _mark(found.memory <= 2.0, "≤ 2 GB"), ""),
         (f"start with {name}", f"{found.start:.1f} s", "", "all of their events are after the last snapshot"),
+    ]
+
+
+def _shared() -> list[Row]:
+    found = shared.measured()
+    p99 = statistics.median(found.p99)
+    return [
+        _ratio("decisions on PostgreSQL / on SQLite", found.postgres, 0.5, f"{found.rate:,.0f} decisions per second"),
+        ("99 % of answers on PostgreSQL within", f"{p99:.1f} ms", _mark(p99 <= 50.0, "≤ 50 ms"), ""),
+        _ratio("decisions of two servers / of one, on the same cores", found.both, 0.9, "each asked for its own"),
+        _ratio("the same, if half of the requests must be passed on", found.mixed, None, ""),
+        _ratio(
+            "processor time of a decision that is passed on / of one that is not",
+            found.passed_on,
+            -2.0,
+            "of both servers together",
+        ),
+    ]
+
+
+def _ratio(name: str, values: list[float], target: float | None, more: str) -> Row:
+    """Return the row of a ratio, which must not be below the target, or not above it if that is negative."""
+    low, median, high = statistics.quantiles(values, n=4)
+    marked = ""
+    if target is not None:
+        good = median >= target if target > 0.0 else median <= -target
+        marked = _mark(good, f"{'≥' if target > 0.0 else '≤'} {abs(target):.2f}")
+    return name, f"{median:.2f}  ({low:.2f}–{high:.2f})", marked, more
+
+
+def _dashboard() -> list[Row]:
+    found = dashboard.measured()
+    rows = [
+        (
+            f"dashboard with {scale.N_EXPERIMENTS:,} experiments, {each.name}",
+            f"{each.median:.1f} ms",
+            _mark(each.median <= 50.0, "≤ 50 ms"),
+            f"the longest of {dashboard.N_CALLS} took {each.longest:.0f} ms",
+        )
+        for each in found.calls
+    ]
+    most = max(found.pages.values())
+    return [
+        *rows,
+        (
+            "the heaviest page of the dashboard, with all of its files",
+            f"{most / 1e3:.0f} KB",
+            _mark(most <= 200e3, "≤ 200 KB"),
+            "",
+        ),
     ]
 
 

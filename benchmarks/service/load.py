@@ -84,12 +84,12 @@ class Server:
             content = response.read()
         return json.loads(content) if content else None
 
-    def load(self, script: str, seconds: int) -> Load:
+    def load(self, script: str, seconds: int, connections: int = CONNECTIONS) -> Load:
         """Return what wrk measures with a script; every answer must be a good one."""
         with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
             file.write(script)
             file.flush()
-            command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", "-s", file.name]
+            command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "--latency", "-s", file.name]
             told = subprocess.run(
                 [*command, f"http://127.0.0.1:{self.port}"], capture_output=True, text=True, check=True
             ).stdout
@@ -99,6 +99,12 @@ class Server:
         latency = re.search(r"Latency\s+\S+\s+\S+\s+(\S+)", told)
         assert rate and latency, told
         return Load(float(rate[1]), _percentile(told, 50), _percentile(told, 99), _milliseconds(latency[1]))
+
+    def cpu(self) -> float:
+        """Return the processor time of the process up to now, in seconds."""
+        *_, rest = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")
+        user, system = rest.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
         """Return the memory of the process, in gigabytes."""
@@ -126,7 +132,7 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def started(*command: str, ready: str, seconds: float = 300.0) -> Iterator[tuple[Server, float]]:
+def started(*command: str, ready: str, seconds: float = 300.0, quiet: bool = False) -> Iterator[tuple[Server, float]]:
     """Start a Python module with a port; yield it once a path answers, and how long that took."""
     port = _free_port()
     began = time.perf_counter()
@@ -135,6 +141,7 @@ def started(*command: str, ready: str, seconds: float = 300.0) -> Iterator[tuple
         [sys.executable, "-m", *arguments],
         env={**os.environ, "UMAB_ADMIN_KEY": KEY},
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if quiet else None,
     )
     server = Server(process, port)
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from umab._support import checks
@@ -79,7 +80,7 @@ class Tally:
 
     def saved(self) -> list[float]:
         """Return the counts as a list, for JSON."""
-        return list(astuple(self))
+        return list(_saved(self))  # `astuple` copies every value, which takes longer than the rest of a save
 
     @classmethod
     def of(cls, saved: Any) -> Tally:
@@ -87,3 +88,6 @@ class Tally:
         selected, updates, expired = (checks.whole("a counter", each, least=0, most=2**53) for each in saved[:3])
         mean, lowest, highest, latest = (checks.finite("a counter", each) for each in saved[3:])
         return cls(selected, updates, expired, mean, lowest, highest, latest)
+
+
+_saved = attrgetter(*(field.name for field in fields(Tally)))
