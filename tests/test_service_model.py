@@ -239,6 +239,8 @@ class World:
         if kinds:
             assert self.client.service._task is not None
             self.client.run(self.client.service._task)
+        for kind in self.kinds:  # on a shared database, an experiment is read when somebody asks for it
+            assert self.client.ask("GET", f"/v1/experiments/{kind}").status == 200
         assert self.learners() == before
 
     def prune(self, pick: Pick) -> None:

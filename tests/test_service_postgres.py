@@ -11,6 +11,7 @@ import pytest
 import service_app
 from postgres import Postgres, needs_postgres, postgres
 from test_service_api import *  # noqa: F403
+from test_service_model import *  # noqa: F403
 
 pytestmark = needs_postgres()
 

@@ -152,7 +152,7 @@ class Service:
                 if self.ownership is None:
                     await self._recover()
                 else:
-                    await self.ownership.begin_again(lost=isinstance(error, LeaseLost))
+                    await self.ownership.begin_again()
                 break
             except Exception:
                 logger.exception("the database cannot be read; trying again")
@@ -236,8 +236,9 @@ class Service:
         if not self.storage.shared:
             return
         found = self.experiment(name)
-        missing = [(found.id, each) for each in ids if (found.token, each) not in self.rows]
-        if missing:
+        ids = list(ids)
+        # Again, as long as others have been forgotten meanwhile.
+        while missing := [(found.id, each) for each in ids if (found.token, each) not in self.rows]:
             await self.load_rows(found, missing, found.settings.aggregation == "sum")
 
     async def load_rows(self, found: Experiment, keys: Sequence[tuple[int, str]], with_parts: bool) -> None:

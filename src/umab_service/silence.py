@@ -134,13 +134,20 @@ async def _overdue(service: Service) -> list[Any]:
         f"{ROW} WHERE due <= ? AND {mine} ORDER BY due LIMIT ?",
         (service.clock(), service.storage.server, EXPIRED_AT_ONCE),
     )
-    for number in dict.fromkeys(row[0] for row in rows):
-        found = service.by_id.get(number)
-        if found is not None and found.settings.aggregation == "sum":
-            keys = [(number, row[1]) for row in rows if row[0] == number and (found.token, row[1]) not in service.rows]
-            if keys:
-                await service.load_rows(found, keys, with_parts=True)
+    while missing := _without_parts(service, rows):
+        for found, keys in missing:
+            await service.load_rows(found, keys, with_parts=True)
     return rows
+
+
+def _without_parts(service: Service, rows: list[Any]) -> list[tuple[Experiment, list[tuple[int, str]]]]:
+    """Return the decisions that are sums and whose parts are not in memory, by their experiments."""
+    missing: dict[int, tuple[Experiment, list[tuple[int, str]]]] = {}
+    for number, identity, *_ in rows:
+        found = service.by_id.get(number)
+        if found is not None and found.settings.aggregation == "sum" and (found.token, identity) not in service.rows:
+            missing.setdefault(number, (found, []))[1].append((number, identity))
+    return list(missing.values())
 
 
 def _expire(service: Service, found: Experiment, rows: Iterable[Row]) -> None:
