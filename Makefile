@@ -102,7 +102,7 @@ bench-install: $(VENV)/.test
 	$(BIN)/python -m benchmarks.install
 
 # wrk makes the load; it comes with the system's packages. About ten minutes.
-bench-service: $(VENV)/.serve
+bench-service: $(VENV)/.test
 	$(BIN)/python -m benchmarks.service
 
 # A clean folder, so that it holds one version; the wheel is built from the sdist.
