@@ -1,7 +1,7 @@
 """The reference of the decision service, `docs/serve/api.md`, and what other pages have of its code.
 
-`python -m pages.service docs` writes the page from the OpenAPI description, and puts the limits, the metrics and the
-sizes that are in the code between the marks of `security.md` and `operations.md`.
+`python -m pages.service docs` writes the page from the OpenAPI description, and puts limits, metrics, sizes and times
+that are in the code between the marks of other pages.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from markdown.extensions.toc import slugify
 
+from pages import service_servers
 from pages import service_words as words
 from umab._support.files import write_atomically
 from umab.research.report import shell
@@ -42,7 +43,13 @@ from umab_service.schema import MOST_LEVELS, Feedback, NewDecision, NewExperimen
 from umab_service.sqlite import SQLite
 
 FOLDER, PAGE = "serve", "api.md"
-MARKED = {"limits": "security.md", "metrics": "operations.md", "sizes": "operations.md"}
+MARKED = {
+    "limits": "security.md",
+    "metrics": "operations.md",
+    "sizes": "operations.md",
+    "connections": "operations.md",
+    "times": "availability.md",
+}
 """The marks, and the pages that they are on."""
 
 
@@ -202,11 +209,11 @@ def value_of(schema: dict[str, Any]) -> str:
 
 
 def _string(schema: dict[str, Any]) -> str:
-    if "pattern" in schema:
-        return f"text like `{_pattern(schema)}`"
     form = {"date-time": "time"}.get(schema.get("format", ""), "text")
     bounds = _bounds(schema, "minLength", "maxLength")
-    return f"{form} of {bounds}characters" if bounds else form
+    if "pattern" not in schema:
+        return f"{form} of {bounds}characters" if bounds else form
+    return f"text of {bounds}characters like `{_pattern(schema)}`" if bounds else f"text like `{_pattern(schema)}`"
 
 
 def _pattern(schema: dict[str, Any]) -> str:
@@ -350,6 +357,17 @@ def sizes(found: Measured) -> str:
     return table(("what", "how much, or when"), rows)
 
 
+def marked(api: dict[str, Any], found: Measured) -> dict[str, str]:
+    """Return what stands between the marks of pages."""
+    return {
+        "limits": limits(api),
+        "metrics": table(("metric", "kind", "what it is"), found.metrics),
+        "sizes": sizes(found),
+        "connections": table(("for", "connections"), service_servers.connections()),
+        "times": table(("what", "how long, or how many"), service_servers.times()),
+    }
+
+
 def filled(page: str, mark: str, made: str) -> str:
     """Return a page with this text between its marks."""
     begin, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->\n"
@@ -363,8 +381,7 @@ def write(docs: Path) -> None:
     """Write the page, and what is between marks on others."""
     api, found, folder = described(), asyncio.run(measured()), docs / FOLDER
     write_atomically(folder / PAGE, text(api).encode())
-    metrics = table(("metric", "kind", "what it is"), found.metrics)
-    for mark, made in (("limits", limits(api)), ("metrics", metrics), ("sizes", sizes(found))):
+    for mark, made in marked(api, found).items():
         path = folder / MARKED[mark]
         write_atomically(path, filled(path.read_text(encoding="utf-8"), mark, made).encode())
 

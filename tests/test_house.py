@@ -67,7 +67,8 @@ def test_the_service_is_drawn_beside_the_house_with_all_its_doors() -> None:
     assert packages - {"umab"} == set(named.values())
     dotted = re.findall(r'^ *(\w+) -\. "[^"]+" \.-> (\w+)$', PICTURE, flags=re.M)
     users = {path for path in PACKAGE.rglob("*.py") if "umab_service" in path.read_text()}
-    assert users == {PACKAGE / "cli" / "serve.py"} and dotted == [("cli", "service"), ("service", "online")]
+    assert users == {PACKAGE / "cli" / name for name in ("serve.py", "database.py")}
+    assert dotted == [("cli", "service"), ("service", "online")]
 
 
 def test_every_file_that_the_guide_names_is_there() -> None:

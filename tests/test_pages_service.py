@@ -47,11 +47,10 @@ def test_limits_metrics_and_sizes_on_other_pages_are_those_of_the_code(
     assert found, AGAIN
     shown = 1000 * float(found[1])
     assert abs(shown - measured.decision) < 0.2 * measured.decision, AGAIN
-    assert service.filled(page("security.md"), "limits", service.limits(api)) == page("security.md"), AGAIN
-    metrics = service.table(("metric", "kind", "what it is"), measured.metrics)
-    assert service.filled(page("operations.md"), "metrics", metrics) == page("operations.md"), AGAIN
-    sizes = service.sizes(measured._replace(decision=shown))
-    assert service.filled(page("operations.md"), "sizes", sizes) == page("operations.md"), AGAIN
+    made = service.marked(api, measured._replace(decision=shown))
+    assert set(made) == set(service.MARKED)
+    for mark, name in service.MARKED.items():
+        assert service.filled(page(name), mark, made[mark]) == page(name), AGAIN
 
 
 def test_the_text_follows_the_description(api: dict[str, Any]) -> None:
@@ -84,6 +83,7 @@ def test_values_in_words() -> None:
         (text, "text of 1 to 2,000 characters"),
         ({"type": "string", "maxLength": 40, "default": "x"}, "text of up to 40 characters, default `x`"),
         ({"type": "string", "pattern": "^a$"}, "text like `^a$`"),
+        ({"type": "string", "pattern": "^a$", "maxLength": 9}, "text of up to 9 characters like `^a$`"),
         ({"type": "string", "format": "date-time"}, "time"),
         (
             {"type": "array", "items": text, "minItems": 1, "maxItems": 9},

@@ -1,8 +1,9 @@
 """What the pages about the decision service show is what a real server does: all their commands, in their order.
 
 A block of the language bash is run in a shell that a page has for itself. A block of JSON or text after it is what it
-prints. A program with a title is a file of this name, for the commands after it. `python tests/test_serve_docs.py` runs
-all pages, and puts what was printed into them.
+prints. A program with a title is a file of this name, for the commands after it. A page with PostgreSQL gets one
+of its own; where there is none, blocks with it are left out, and so is a page that begins with it.
+`python tests/test_serve_docs.py` runs all pages, and puts what was printed into them.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
 pytest.importorskip("starlette")
 
+from postgres import NEEDED as NEEDS_POSTGRES
+from postgres import Postgres, postgres, programs
 from service_process import Server, free_port, running
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +47,8 @@ PAGES = [
     for each in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
     if "```bash" in each.read_text(encoding="utf-8")
 ]
+POSTGRES = re.compile(r"\bpostgresql://(\w+)@127\.0\.0\.1/(\w+)")
+"""A database as the pages name it."""
 NEEDED = [each for each in ("bash", "curl", "openssl", "sqlite3") if shutil.which(each) is None]
 
 KEY, TIME = "umab_1f2e3d4c5b6a7988_rR6yE0Yk3uXqPz8wVb1sTn5mLd7hJf2cGa9iKo4xQeU", "2026-01-31T12:00:00Z"
@@ -53,6 +59,8 @@ TIMES = ((r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", TIME), (r"\b\d{10}\.\d+\
 ONE_KEY = re.compile(r"\bumab_([0-9a-f]{16})_[\w-]{43}")
 ONE_ID = re.compile(r"(?<![\w.])[0-9a-f]{16}(?![\w.])")
 STATUS = re.compile(r"^HTTP (\d+)\n", re.MULTILINE)
+TRIED_AGAIN = re.compile(r"^curl: \(22\) .*\n", re.MULTILINE)
+"""What curl says about each answer that it does not take; how many there are is a matter of time."""
 SETUP = """curl() { command curl --silent --show-error --write-out '%{stderr}HTTP %{http_code}\\n' "$@"; }"""
 
 
@@ -68,8 +76,8 @@ class Printed(NamedTuple):
 class Session:
     """A shell, and the servers that are started from it, in a folder of their own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, database: Postgres | None = None) -> None:
+        self.folder, self.database = folder, database
         self.ports: dict[str, str] = {}
         self.examples: dict[str, str] = {}
         self.servers: dict[str, subprocess.Popen[str]] = {}
@@ -85,10 +93,13 @@ class Session:
     def run(self, block: str) -> Printed:
         """Run a block of commands, or start a server."""
         if block.startswith("# stop the server"):
-            for database in list(self.servers):
-                self.stop(database)
+            for each in list(self.servers):
+                self.stop(each)
+        elif block.startswith("# kill -9 the first server"):
+            self.stop(next(iter(self.servers)), signal.SIGKILL)
+        given = POSTGRES.sub(self._real, block)
         given = re.sub(
-            r"\b(127\.0\.0\.1|localhost):(8\d\d\d)\b", lambda found: f"{found[1]}:{self._port(found[2])}", block
+            r"\b(127\.0\.0\.1|localhost):(8\d\d\d)\b", lambda found: f"{found[1]}:{self._port(found[2])}", given
         )
         for real, example in sorted(self.examples.items(), key=lambda each: -len(each[0])):  # keys have ids in them
             given = given.replace(example, real)
@@ -100,6 +111,8 @@ class Session:
         """Return what was printed, with examples in place of ports, keys, ids and times."""
         for documented, real in self.ports.items():
             printed = printed.replace(f":{real}", f":{documented}")
+        if self.database is not None:
+            printed = printed.replace(str(self.database.folder), "127.0.0.1")
         for pattern, example in TIMES:
             printed = re.sub(pattern, example, printed)
         for found in ONE_KEY.finditer(printed):
@@ -110,6 +123,10 @@ class Session:
     def _example(self, identity: str) -> str:
         n_known = sum(real.isalnum() for real in self.examples)
         return self.examples.setdefault(identity, IDS[min(n_known, len(IDS) - 1)])
+
+    def _real(self, found: re.Match[str]) -> str:
+        assert self.database is not None, f"{found[0]} needs a PostgreSQL"
+        return f"postgresql://{found[1]}@/{found[2]}?host={quote(str(self.database.folder), safe='')}"
 
     def _port(self, documented: str) -> str:
         return self.ports.setdefault(documented, str(free_port()))
@@ -125,15 +142,16 @@ class Session:
             lines.append(line)
         said = (self.folder / ".errors").read_text()
         statuses = STATUS.findall(said)
-        printed = "".join(lines)[:-1] + STATUS.sub("", said)
+        printed = "".join(lines)[:-1] + TRIED_AGAIN.sub("", STATUS.sub("", said))
         return printed, int(statuses[-1]) if statuses else None, int(line.split()[1])
 
     def _serve(self, command: str) -> tuple[str, None, int]:
-        """Start a server, in place of one on the same database; return what it prints until it is there, or ends."""
+        """Start a server, in place of one on the same file or port; return what it prints until it is ready or ends."""
         words = shlex.split(command, comments=True)
         given = dict(itertools.pairwise(words))
         documented, database = given.get("--port", "8080"), given.get("--database", "sqlite:///umab.db")
-        self.stop(database)
+        place = f"{database} {documented}" if database.startswith("postgresql:") else database
+        self.stop(place)
         command = re.sub(r" --port \d+", "", command)
         command = command.replace("umab serve", f"umab serve --port {self._port(documented)}")
         server = subprocess.Popen(
@@ -144,7 +162,7 @@ class Session:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self.servers[database] = server
+        self.servers[place] = server
         assert server.stdout is not None
         printed = ""
         for line in server.stdout:
@@ -156,35 +174,58 @@ class Session:
                 )
                 urllib.request.urlopen(url, timeout=30, context=trusting).close()  # it takes requests, and signals
                 return printed, None, 0
-        del self.servers[database]
+        del self.servers[place]
         server.stdout.close()
         return printed, None, server.wait(timeout=30)
 
-    def stop(self, database: str) -> None:
+    def stop(self, place: str, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server on this database, as Ctrl-C does, if there is one."""
-        server = self.servers.pop(database, None)
+        server = self.servers.pop(place, None)
         if server is not None:
-            server.send_signal(signal.SIGINT)
-            assert server.wait(timeout=30) == 0
+            server.send_signal(how)
+            assert server.wait(timeout=30) == (-how if how == signal.SIGKILL else 0)
             assert server.stdout is not None
             server.stdout.close()
 
     def close(self) -> None:
-        for database in list(self.servers):
-            self.stop(database)
+        for place in list(self.servers):
+            self.stop(place)
         assert self.shell.stdin is not None and self.shell.stdout is not None
         self.shell.stdin.close()
         self.shell.wait(timeout=30)
         self.shell.stdout.close()
 
 
+def begins_with_postgres(page: str) -> bool:
+    return bool(POSTGRES.search(next(FENCE.finditer(page))[3]))
+
+
+@contextlib.contextmanager
+def a_postgres(page: str) -> Iterator[Postgres | None]:
+    """Run a PostgreSQL for a page that names one, with a superuser called postgres and no user called umab."""
+    if programs() is None or not POSTGRES.search(page):
+        yield None
+        return
+    import psycopg
+
+    with postgres() as found:
+        base = f"@/postgres?host={quote(str(found.folder), safe='')}"
+        for user, command in (
+            ("umab", "CREATE ROLE postgres SUPERUSER LOGIN"),
+            ("postgres", "ALTER ROLE umab RENAME TO me"),
+        ):
+            with psycopg.connect(f"postgresql://{user}{base}", autocommit=True) as connection:
+                connection.execute(command)
+        yield found
+
+
 @contextlib.contextmanager
 def session(page: str) -> Iterator[Session]:
     """A session for a page; one that starts no server itself goes on where the first page has stopped."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = Session(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, a_postgres(page) as database:
+        found = Session(Path(folder), database)
         try:
-            if "umab serve" not in next(FENCE.finditer(page))[3]:
+            if "umab serve" not in next(FENCE.finditer(page))[3] and not begins_with_postgres(page):
                 found.run("umab serve")
                 found.run(f"export UMAB_KEY={KEY}")
                 body = '{"name": "search", "arms": ["small", "large", "remote"], "seed": 7}'
@@ -244,9 +285,13 @@ def alike(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_server_does_what_the_page_shows(name: str) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
+    if begins_with_postgres(page) and programs() is None and not NEEDS_POSTGRES:
+        pytest.skip("PostgreSQL is not here")
     with session(page) as running:
         for commands, output in shown(page):
             if "\nnode " in commands and shutil.which("node") is None:
+                continue
+            if POSTGRES.search(commands) and running.database is None and not NEEDS_POSTGRES:
                 continue
             printed = running.run(commands)
             if output is None:
@@ -261,7 +306,8 @@ def test_a_server_does_what_the_page_shows(name: str) -> None:
 
 def test_answers_are_shown_only_after_commands() -> None:
     """Otherwise nobody would compare them with anything."""
-    assert {"README.md", "docs/serve/index.md", "docs/serve/operations.md", "docs/serve/security.md"} <= set(PAGES)
+    expected = {"README.md", *(f"docs/serve/{name}.md" for name in ("index", "availability", "operations", "security"))}
+    assert expected <= set(PAGES)
     for name in PAGES:
         page = (ROOT / name).read_text(encoding="utf-8")
         assert len(list(shown(page))) == page.count("```bash"), f"{name}: a block that is indented would not be run"

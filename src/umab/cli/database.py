@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from umab._support.display import counted
 from umab._support.extras import extra
 from umab._support.progress import Progress
 from umab.cli.options import Commands, command
@@ -87,8 +88,9 @@ def _check(storage: Storage) -> None:
     with Progress(total, "checking", unit="events") as progress:
         found = maintenance.check(storage, progress.advance)
     print(
-        f"{storage.name} is in order: the {found.events:,} events of {found.experiments:,} experiments give all "
-        f"learners, {found.snapshots:,} snapshots bit for bit, and {found.decisions:,} decisions"
+        f"{storage.name} is in order: the log of {counted(found.experiments, 'experiment')}, with "
+        f"{counted(found.events, 'event')}, gives all learners, {counted(found.snapshots, 'snapshot')} bit for bit, and "
+        f"{counted(found.decisions, 'decision')}"
     )
 
 
@@ -132,6 +134,7 @@ def _copy(source: Storage, target: Storage) -> None:
     with Progress(total, "copying", unit="rows") as progress:
         counts = maintenance.copy(source, target, progress.advance)
     print(
-        f"{target.name} has all of {source.name}: {counts['experiments']:,} experiments, {counts['events']:,} events, "
-        f"{counts['decisions']:,} decisions and {counts['keys']:,} keys"
+        f"{target.name} has all of {source.name}: {counted(counts['experiments'], 'experiment')}, "
+        f"{counted(counts['events'], 'event')}, {counted(counts['decisions'], 'decision')} and "
+        f"{counted(counts['keys'], 'key')}"
     )
