@@ -5,15 +5,16 @@ from __future__ import annotations
 from umab_service import ownership, peers, postgres, problems, relay, server
 from umab_service.leases import LEASE_SECONDS
 
-OWN_CONNECTIONS = 2
-"""What a server holds besides those that read: one for commits, one for short questions."""
+OWN_CONNECTIONS = 3
+"""What a server holds besides those that read: one for commits, one for short questions, one for its lease."""
 
 
 def connections() -> list[tuple[str, str]]:
     """Return what a server needs connections for, and how many."""
     return [
         ("commits", "1"),
-        ("leases, keys, and decisions that are not in memory", "1"),
+        ("owners, keys, and decisions that are not in memory", "1"),
+        ("renewing the lease", "1"),
         ("reading the log, reports, exports and the dashboard", f"1 to {postgres.MOST_READERS}, as needed"),
         ("**a server in all**", f"**up to {OWN_CONNECTIONS + postgres.MOST_READERS}**"),
     ]

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -28,7 +27,7 @@ def programs() -> Path | None:
     return found[-1].parent if found else None
 
 
-def needs_postgres() -> Any:
+def needs_postgres() -> pytest.MarkDecorator:
     """Return the mark of tests that need PostgreSQL."""
     return pytest.mark.skipif(
         programs() is None and not NEEDED, reason="PostgreSQL is not here; Debian's package is postgresql"

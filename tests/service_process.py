@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,28 +30,38 @@ class Server:
     """A server on a database, which can be killed and started again."""
 
     def __init__(
-        self, database: Path, *, command: tuple[str, ...] = (), environment: dict[str, str] | None = None
+        self, database: Path | str, *, command: tuple[str, ...] = (), environment: dict[str, str] | None = None
     ) -> None:
-        self.database, self.port, self._command = database, free_port(), command
+        self.database, self.url = database, database if isinstance(database, str) else f"sqlite:///{database}"
+        self.port, self._command = free_port(), command
         self._environment = {**os.environ, "UMAB_ADMIN_KEY": KEY, **(environment or {})}
         self.process: subprocess.Popen[bytes] | None = None
+        self.said = ""
+        """What the last process has written to its standard error, once it has ended."""
 
     def start(self, seconds: float = 60.0) -> None:
-        url = f"sqlite:///{self.database}"
-        options = "serve", "--port", str(self.port), "--database", url
+        self.launch()
+        self.wait(seconds)
+
+    def launch(self) -> None:
+        """Start the process, and do not wait for it."""
+        self._errors = tempfile.TemporaryFile()  # a pipe that nobody reads would stop a server that says much
+        options = "serve", "--port", str(self.port), "--database", self.url
         self.process = subprocess.Popen(
             [*self._command, sys.executable, "-m", "umab.cli", *options],
             env=self._environment,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
         )
+
+    def wait(self, seconds: float = 60.0) -> None:
+        """Wait until it is ready."""
+        assert self.process is not None
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                assert self.process.stderr is not None
-                said = self.process.stderr.read().decode()
-                self._closed()
-                raise RuntimeError(said)
+                self._ended()
+                raise RuntimeError(self.said)
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.ask("GET", "/readyz")[0] == 200:
                     return
@@ -61,18 +72,20 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        self._closed()
+        self._ended()
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=30)
-        self._closed()
+        self._ended()
         return status
 
-    def _closed(self) -> None:
-        if self.process is not None and self.process.stderr is not None:
-            self.process.stderr.close()
+    def _ended(self) -> None:
+        if not self._errors.closed:
+            self._errors.seek(0)
+            self.said = self._errors.read().decode()
+            self._errors.close()
 
     def ask(
         self, method: str, path: str, body: Any = None, *, key: str | None = KEY, timeout: float = 10.0
@@ -92,7 +105,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(database: Path, **options: Any) -> Iterator[Server]:
+def running(database: Path | str, **options: Any) -> Iterator[Server]:
     server = Server(database, **options)
     server.start()
     try:
@@ -103,11 +116,14 @@ def running(database: Path, **options: Any) -> Iterator[Server]:
 
 
 class Client(threading.Thread):
-    """Makes decisions and gives feedback, repeats what was not answered, and remembers what was."""
+    """Makes decisions and gives feedback, repeats what was not answered, and remembers what was.
 
-    def __init__(self, server: Server, number: int) -> None:
+    If a server is away, it moves on to the next one of those that it knows.
+    """
+
+    def __init__(self, server: Server, number: int, *others: Server, experiment: str = "x") -> None:
         super().__init__(daemon=True)
-        self.server, self.number = server, number
+        self.servers, self.number, self.path = [server, *others], number, f"/v1/experiments/{experiment}"
         self.decided: dict[str, Any] = {}
         self.learned: dict[str, float] = {}
         self.going = True
@@ -118,12 +134,12 @@ class Client(threading.Thread):
         while self.going:
             identity = f"c{self.number}-{count}"
             count += 1
-            answer = self._until_answered("POST", "/v1/experiments/x/decisions", {"id": identity}, (200, 201))
+            answer = self._until_answered("POST", f"{self.path}/decisions", {"id": identity}, (200, 201))
             if answer is None:
                 return
             self.decided[identity] = answer
             loss = {"a": 1.0, "b": 2.0}[answer["arm"]] + 0.01 * (count % 7)
-            path = f"/v1/experiments/x/decisions/{identity}/feedback"
+            path = f"{self.path}/decisions/{identity}/feedback"
             answer = self._until_answered("PUT", path, {"loss": loss}, (200,))
             if answer is None:
                 return
@@ -132,8 +148,9 @@ class Client(threading.Thread):
     def _until_answered(self, method: str, path: str, body: Any, expected: tuple[int, ...]) -> Any:
         while self.going:
             try:
-                status, answer = self.server.ask(method, path, body, timeout=5.0)
+                status, answer = self.servers[0].ask(method, path, body, timeout=5.0)
             except (OSError, http.client.HTTPException):
+                self.servers.append(self.servers.pop(0))
                 time.sleep(0.02)
                 continue
             if status in expected:

@@ -99,8 +99,9 @@ class Application:
                     response = await self._placed(route, call, scope, content)
         except Problem as problem:
             response = ofrep.failed(problem, path) or _problem(problem)
-        except DatabaseError as error:
-            response = _problem(unavailable(str(error)))
+        except DatabaseError as error:  # it may name hosts and users, which callers need not know
+            logger.warning("a request failed: %s: %s", label, error)
+            response = _problem(unavailable("the database cannot be used at the moment; the server's log says why"))
         except ClientDisconnect:
             response = Response(status_code=400)
         except Exception:
@@ -169,7 +170,8 @@ class Application:
     async def _page(self, scope: Scope, receive: Receive) -> tuple[str, Response]:
         """Return the label and the answer of a request for a page, from the server that has the experiment."""
         name = self.dashboard.experiment_in(scope["path"])
-        if self._relay is None or name is None:
+        # Who has no session goes to the login, whether there is such an experiment or not.
+        if self._relay is None or name is None or await self.dashboard.sessions.find(scope) is None:
             return await self.dashboard.answer(scope, lambda: self.bodies.read(receive, MOST_FORM))
         content = await self.bodies.read(receive, MOST_FORM)
         label = "page"

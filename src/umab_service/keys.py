@@ -75,7 +75,9 @@ class Keys:
     def update(self, rows: Iterable[Sequence[Any]]) -> None:
         """Take in the keys of the database, which other servers may have changed."""
         for row in rows:
-            self._keys[row[0]] = Key(*row)
+            known = self._keys.get(row[0])
+            if known is None or known.revoked is None:  # what was read may be older than a revocation here
+                self._keys[row[0]] = Key(*row)
 
     def __len__(self) -> int:
         """Return how many keys are valid."""

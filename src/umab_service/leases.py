@@ -9,6 +9,9 @@ database's: clocks of servers may differ.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -16,9 +19,19 @@ import psycopg
 
 from umab_service.storage import DatabaseError
 
-LEASE_SECONDS = 10.0
+
+def _lease_seconds(text: str) -> float:
+    """Return how long a lease lasts, as the environment says."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or not 1.0 <= float(text) <= 3600.0:
+        raise DatabaseError(f"UMAB_LEASE must be a number of seconds from 1 to 3600, but got {text!r:.40}")
+    return float(text)
+
+
+LEASE_SECONDS = _lease_seconds(os.environ.get("UMAB_LEASE", "10"))
 """How long the lease of a server lasts, unless it renews it."""
 
+CONNECTION = "'umab ' || 'servers'::regclass::oid || '/' || {}"
+"""What the connection is called on which a server commits, by the number of the server."""
 _NOW = "extract(epoch FROM clock_timestamp())"
 _HELD = f"WITH held AS MATERIALIZED (SELECT id FROM servers WHERE id = %(me)s AND until > {_NOW} FOR SHARE) "
 """What begins a statement that only the holder of a lease may run; nobody can end the lease before it is done."""
@@ -34,17 +47,16 @@ class Owner(NamedTuple):
     created: bool
 
 
-class Leases:
-    """The lease of this server, and what it takes to own experiments."""
+class _Line:
+    """A connection for short questions, one after the other."""
 
     def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]) -> None:
         self._connect = connect
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._lock = asyncio.Lock()
-        self.me = 0
 
-    async def ask(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a short question, asked on a connection of its own."""
+    async def ask(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a question."""
         try:
             async with self._lock:
                 try:
@@ -62,23 +74,55 @@ class Leases:
         cursor = await self._connection.execute(query, parameters)
         return await cursor.fetchall() if cursor.description else []
 
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
+class Leases:
+    """The lease of this server, and what it takes to own experiments."""
+
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]) -> None:
+        # Two lines: a lease must not end because many questions wait.
+        self._questions, self._renewals = _Line(connect), _Line(connect)
+        self.me = 0
+        self.until = 0.0
+        """Until when the lease lasts at least, by this machine's own steady clock."""
+
+    async def ask(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a short question, asked on a connection for that."""
+        return await self._questions.ask(query, parameters)
+
     async def register(self, address: str) -> int:
         """Begin a new lease, and return its number."""
         query = f"INSERT INTO servers (address, until) VALUES (%s, {_NOW} + %s) RETURNING id"
+        began = time.monotonic()
         ((self.me,),) = await self.ask(query, (address, LEASE_SECONDS))
+        self.until = began + LEASE_SECONDS
         return self.me
 
     async def renew(self) -> bool:
         """Renew the lease; return whether it had not ended."""
         query = f"UPDATE servers SET until = {_NOW} + %s WHERE id = %s AND until > {_NOW} RETURNING id"
-        return bool(await self.ask(query, (LEASE_SECONDS, self.me)))
+        began = time.monotonic()
+        held = bool(await self._renewals.ask(query, (LEASE_SECONDS, self.me)))
+        if held:
+            self.until = began + LEASE_SECONDS
+        return held
 
     async def leave(self) -> None:
         """End the lease, so that others need not wait for its end."""
-        if self._connection is not None and not self._connection.closed:
+        try:
             await self.ask("UPDATE experiments SET owner = NULL WHERE owner = %s", (self.me,))
             await self.ask("DELETE FROM servers WHERE id = %s", (self.me,))
-            await self._connection.close()
+        finally:
+            await self._questions.close()
+            await self._renewals.close()
+
+    async def announce(self, address: str) -> None:
+        """Tell other servers where this one is; before, they give it no experiments and pass nothing on to it."""
+        await self.ask("UPDATE servers SET address = %s WHERE id = %s", (address, self.me))
 
     async def owner(self, name: str) -> Owner | None:
         """Return who owns an experiment; None if there is none with this name."""
@@ -101,9 +145,15 @@ class Leases:
     async def end_overdue(self) -> None:
         """End the leases that were not renewed, and let nobody own their experiments.
 
-        Commits that hold a lease go first; later ones fail. A server owns nothing before it has a lease, and its number
-        never comes back: so one that owns something and has none is gone for good.
+        Commits that hold a lease are ended; later ones fail. One that waits for a server that was stopped in its middle
+        would never end by itself. A server owns nothing before it has a lease, and its number never comes back: so one
+        that owns something and has none is gone for good.
         """
+        await self.ask(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN servers ON until <= {_NOW} "
+            f"AND application_name = {CONNECTION.format('servers.id')} "
+            "WHERE usename = current_user AND datname = current_database()"  # a copy of a database has the same numbers
+        )
         await self.ask(f"DELETE FROM servers WHERE until <= {_NOW}")
         gone = await self.ask(
             "SELECT DISTINCT owner FROM experiments WHERE owner IS NOT NULL "
@@ -125,15 +175,14 @@ class Leases:
         return sorted(number for (number,) in rows)
 
     async def servers(self) -> dict[int | None, int]:
-        """Return how many experiments each living server owns, and under None how many nobody owns."""
+        """Return how many experiments each server that answers owns, and under None how many nobody owns."""
         rows = await self.ask(
-            f"SELECT id, 0 FROM servers WHERE until > {_NOW} "
-            "UNION ALL SELECT owner, count(*) FROM experiments GROUP BY owner"
+            "SELECT servers.id, count(experiments.id) FROM servers LEFT JOIN experiments ON owner = servers.id "
+            f"WHERE until > {_NOW} AND (address <> '' OR servers.id = %s) GROUP BY servers.id "
+            "UNION ALL SELECT NULL, count(*) FROM experiments WHERE owner IS NULL",
+            (self.me,),
         )
-        found: dict[int | None, int] = {}
-        for server, count in rows:
-            found[server] = found.get(server, 0) + count
-        return found
+        return dict(rows)
 
     async def owned(self) -> list[tuple[int, str]]:
         """Return number and name of the experiments that this server owns."""

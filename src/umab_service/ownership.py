@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -37,50 +38,72 @@ class Ownership:
         self._leases: Leases = storage.leases
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._reserved: dict[str, int] = {}
-        self._places: OrderedDict[str, str] = OrderedDict()
-        self._task: asyncio.Task[None] | None = None
+        self._places: OrderedDict[str, tuple[int | None, str]] = OrderedDict()
+        self._leaving: set[str] = set()
+        """What is on its way to another server: it must not be loaded again before it is there."""
+        self.tasks: list[asyncio.Task[None]] = []
 
     # A life.
 
     async def begin(self) -> None:
         """Get a lease, and own a share of the experiments."""
         await self._storage.start(self._address)
+        self.tasks = [asyncio.create_task(self._hold())]  # what follows may take longer than a lease
         await self.look_around()
-        self._task = asyncio.create_task(self._watch())
+        self.tasks.append(asyncio.create_task(self._watch()))
 
-    async def begin_again(self, *, lost: bool) -> None:
-        """Start over after a failure: with what is owned, or with a new lease if it was lost."""
-        service = self._service
-        service.forget_experiments()
+    async def begin_again(self) -> None:
+        """Start over after a failure: with what is owned, or with a new lease if it was lost.
+
+        To renew a lease waits for a commit that is still on its way, so that what is read next has it.
+        """
+        self._service.forget_experiments()
         self._reserved.clear()
-        if lost or not await self._leases.renew():
+        if await self._leases.renew():
+            await self._storage.reconnect()
+        else:
             await self._storage.start(self._address)
+
+    async def announce(self, address: str) -> None:
+        """Tell other servers where this one is, now that it answers."""
+        self._address = address
+        await self._leases.announce(address)
 
     async def end(self) -> None:
         """Give up everything, so that others need not wait for the end of the lease."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
         for loading in self._loading.values():
             loading.cancel()
         await self._storage.stop()
 
-    async def _watch(self) -> None:
-        """Renew the lease, again and again, and see what there is to own."""
+    async def _hold(self) -> None:
+        """Renew the lease, again and again, whatever else takes its time."""
         while True:
             await asyncio.sleep(RENEW_EVERY)
             try:
                 if not await self._leases.renew():
                     self._service.lose_lease()
-                elif not self._service.recovering:
-                    await self.look_around()
             except Exception as error:
                 logger.warning("the lease could not be renewed: %s", error)
+
+    async def _watch(self) -> None:
+        """See what there is to own, again and again."""
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            try:
+                if not self._service.recovering:
+                    await self.look_around()
+            except Exception as error:
+                logger.warning("what there is to own could not be seen: %s", error)
 
     async def look_around(self) -> None:
         """End leases that are overdue, own a fair share, hand over what is more, and load what is owned."""
         await self._leases.end_overdue()
         servers = await self._leases.servers()
+        self._places = OrderedDict((name, place) for name, place in self._places.items() if place[0] in servers)
         mine = servers.get(self._leases.me, 0)
         n_free = servers.pop(None, 0)
         fair = -(-(sum(servers.values()) + n_free) // max(len(servers), 1))
@@ -92,10 +115,15 @@ class Ownership:
 
     async def _load_mine(self) -> None:
         """Load the experiments that are owned and not in memory, since waits must end without requests, too."""
-        service = self._service
+        service, epoch = self._service, self._leases.me
         for number, name in await self._leases.owned():
-            if number not in service.by_id and not service.recovering:
-                await self._loaded(number, name)
+            if epoch != self._leases.me or service.recovering:
+                return
+            if number not in service.by_id:
+                try:
+                    await self._loaded(number, name)
+                except DatabaseError as error:  # the others must not wait for it
+                    logger.error("an experiment could not be loaded: %s", error)
 
     async def _hand_over(self, n_experiments: int, servers: dict[int | None, int], fair: int) -> None:
         """Give experiments to the servers that own the fewest."""
@@ -104,12 +132,23 @@ class Ownership:
             to = min(servers, key=lambda each: servers[each])
             if servers[to] >= fair or service.recovering:
                 return
+            if service.by_id.get(found.id) is not found:
+                continue
             servers[to] += 1
             if found.n_since:
                 service.snapshot(found)
             service.take_out(found)
             service.statements.append((sql.HAND_OVER, (to, found.id, self._leases.me)))
-            await service.stored()
+            self._leaving.add(found.name)
+            try:
+                await service.stored()
+            finally:
+                self._leaving.discard(found.name)
+
+    @property
+    def held(self) -> bool:
+        """Whether the lease has not ended for sure, so that nobody else owns what is owned here."""
+        return time.monotonic() < self._leases.until
 
     # Where an experiment is.
 
@@ -122,9 +161,13 @@ class Ownership:
         if name in service.experiments:
             return None
         service.check_recovered()
+        if "\0" in name:  # which PostgreSQL does not take, so that none has it
+            raise not_found("an experiment", name)
+        if name in self._leaving:
+            raise Elsewhere(name)
         known = self._places.get(name)
         if known is not None:
-            return known
+            return known[1]
         owner = await self._leases.owner(name)
         if owner is None:
             if not create:
@@ -143,7 +186,7 @@ class Ownership:
                 raise not_found("an experiment", name)
             return None
         if owner.alive and owner.address:
-            self._places[name] = owner.address
+            self._places[name] = owner.server, owner.address
             if len(self._places) > MOST_PLACES:
                 self._places.popitem(last=False)
             return owner.address
@@ -166,12 +209,12 @@ class Ownership:
         """Bring an experiment into memory; whoever asks for it meanwhile waits for the same."""
         loading = self._loading.get(name)
         if loading is None:
-            loading = self._loading[name] = asyncio.create_task(self._load(number))
+            loading = self._loading[name] = asyncio.create_task(self._load(number, self._leases.me))
             loading.add_done_callback(lambda _: self._loading.pop(name, None))
         await asyncio.shield(loading)
 
-    async def _load(self, number: int) -> None:
-        service, epoch = self._service, self._leases.me
+    async def _load(self, number: int, epoch: int) -> None:
+        service = self._service
         found = await asyncio.to_thread(recovered, self._storage, False, [number])
         if epoch != self._leases.me or service.recovering:
             raise DatabaseError("the server has lost its lease while it read the log; try again")

@@ -134,8 +134,10 @@ async def _sent(line: _Line, asked: list[Asked]) -> list[Told]:
     try:
         async with asyncio.timeout(RELAY_SECONDS):
             status, content = await line.post(msgspec.msgpack.encode(asked))
-        if status != 200:
+        if status in (400, 404, 413):  # it did nothing: it is of another version, or knows another secret
             raise Away(f"it answered {status}")
+        if status != 200:
+            raise ValueError(f"it answered {status}")
         told = _answers.decode(content)
         if len(told) != len(asked):
             raise ValueError(f"{len(asked)} requests must have as many answers, but got {len(told)}")
@@ -161,7 +163,7 @@ class _Line:
 
     async def connect(self) -> None:
         """Connect, unless there is a connection that was used not long ago."""
-        if self._streams is not None and time.monotonic() - self._used > IDLE_SECONDS:
+        if self._streams is not None and (self._streams[0].at_eof() or time.monotonic() - self._used > IDLE_SECONDS):
             self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port, ssl=self._tls)

@@ -13,26 +13,29 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from umab_service.arrays import Column, ColumnDumper
-from umab_service.leases import LEASE_SECONDS, Leases
-from umab_service.statements import IN_BULK, SET_DECISION, Statement, in_order, last_of_each
+from umab_service.leases import CONNECTION, LEASE_SECONDS, Leases
+from umab_service.statements import IN_BULK, NEW_EVENT, SET_DECISION, Statement, in_order, last_of_each
 from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, check_version, to_run
 
 MOST_READERS = 4
-"""How many connections read reports, exports and the log, besides the two that each server holds."""
+"""How many connections read reports, exports and the log, besides the three that each server holds."""
 POOL_SECONDS = 5.0
 """How long a report waits for a connection."""
 
 FENCE = (
     "SELECT 1 / count(*) FROM (SELECT FROM servers WHERE id = %s AND until > extract(epoch FROM clock_timestamp()) "
-    "FOR SHARE) AS held"
+    "FOR SHARE) AS held WHERE NOT EXISTS (SELECT FROM experiments WHERE id = ANY(%s) AND owner IS DISTINCT FROM %s)"
 )
-"""Fails by a division by 0 unless the server holds its lease, and lets nobody end it before the commit."""
+"""Fails by a division by 0 unless the server holds its lease and owns the experiments that have events, and lets nobody
+end it before the commit."""
+NAMED = f"SELECT set_config('application_name', {CONNECTION.format('%s::bigint')}, false)"
+"""Names the connection for commits, so that others find it once the lease has ended."""
 
 logger = logging.getLogger("umab_service")
 
 
 class PostgreSQL(Storage):
-    """A database with a connection for commits, one for short questions, and a pool for threads that read."""
+    """A database, with connections for commits, for short questions and for the lease, and a pool for threads."""
 
     shared = True
 
@@ -52,7 +55,12 @@ class PostgreSQL(Storage):
     def _parameters(self) -> dict[str, Any]:
         # If a server stops in the middle of a commit, its lock on its lease goes before the lease ends.
         idle = f"-c idle_in_transaction_session_timeout={int(LEASE_SECONDS * 500)}"
-        found = {"connect_timeout": 5, "keepalives_idle": 5, "tcp_user_timeout": int(LEASE_SECONDS * 1000)}
+        found = {
+            "connect_timeout": 5,
+            "keepalives_idle": 5,
+            "keepalives_interval": 2,
+            "tcp_user_timeout": int(LEASE_SECONDS * 1000),
+        }
         return {**found, **self._given, "options": f"{idle} {self._given.get('options', '')}", "autocommit": True}
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
@@ -60,7 +68,7 @@ class PostgreSQL(Storage):
         found.adapters.register_dumper(Column, ColumnDumper)
         cursor = await found.execute("SHOW synchronous_commit")
         (setting,) = await cursor.fetchone() or ("",)
-        if setting in ("off", "local"):  # other settings promise more than `on`
+        if setting in ("off", "local"):  # the others wait for the disk here, and for standbys as asked
             await found.execute("SET synchronous_commit = on")
         return found
 
@@ -96,12 +104,22 @@ class PostgreSQL(Storage):
                 await self._writing.close()
             self._writing = await self._connected()
             self.server = await self.leases.register(address)
+            await self._writing.execute(NAMED, (self.server,))
         except psycopg.Error as error:
             raise DatabaseError(f"the database {self.name!r} cannot be used: {error}") from None
 
+    async def reconnect(self) -> None:
+        """Connect for commits again, before learners are read: they must not be ahead of what is committed to."""
+        if self._writing is None or self._writing.closed:
+            self._writing = await self._connected()
+            await self._writing.execute(NAMED, (self.server,))
+
     async def stop(self) -> None:
         """Give the lease back, and disconnect."""
-        await self.leases.leave()
+        try:
+            await self.leases.leave()
+        except DatabaseError as error:
+            logger.warning("the lease could not be given back, and ends by itself: %s", error)
         if self._writing is not None:
             await self._writing.close()
 
@@ -178,23 +196,25 @@ class PostgreSQL(Storage):
     async def commit(self, statements: Sequence[Statement]) -> None:
         """Commit, if the server still has its lease."""
         try:
-            if self._writing is None or self._writing.closed:
-                self._writing = await self._connected()
             connection = self._writing
+            if connection is None or connection.closed:
+                raise NotStored("the connection to the database is lost")
+            changed = list({row[0] for text, row in statements if text == NEW_EVENT})
             try:
                 async with connection.pipeline():  # one round trip for all of it
                     await connection.execute("BEGIN")
-                    await connection.execute(FENCE, (self.server,))
+                    await connection.execute(FENCE, (self.server, Column("bigint", changed), self.server))
                     for text, parameters in _together(statements):
                         await connection.execute(text, parameters)
                     await connection.execute("COMMIT")
-            except psycopg.Error:
+            except BaseException:  # also a row that could not be written as an array: the transaction is open
                 await self._rollback(connection)
                 raise
         except psycopg.errors.DivisionByZero:
             raise LeaseLost("this server has lost its lease") from None
-        except psycopg.Error as error:
-            raise NotStored(str(error).strip() or type(error).__name__) from None
+        except psycopg.Error as error:  # it may name hosts and users, which callers need not know
+            logger.warning("a commit failed: %s", str(error).strip() or type(error).__name__)
+            raise NotStored("the database did not take it; the server's log says why") from None
 
     async def _rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """End a transaction that has failed. A connection that is in doubt is given up."""
@@ -269,7 +289,12 @@ def _version(connection: psycopg.Connection[Any]) -> int:
 
 
 def _migrate(connection: psycopg.Connection[Any]) -> None:
-    """Bring a database up to date. A lock keeps other servers waiting, and all of it happens or nothing."""
+    """Bring a database up to date. A lock keeps other servers waiting, and all of it happens or nothing.
+
+    If nothing is to be done, no right to create tables is needed.
+    """
+    if not to_run("postgres", _version(connection)):
+        return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('umab migrations'))")
         connection.execute("CREATE TABLE IF NOT EXISTS umab_version (version INTEGER NOT NULL)")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -28,6 +28,8 @@ TRIES_SECONDS = 2.0
 MISDIRECTED = 421
 _SECRET = b"x-umab-relay"
 
+
+logger = logging.getLogger("umab_service")
 
 _requests = msgspec.msgpack.Decoder(list[Asked])
 
@@ -55,6 +57,7 @@ class Relay:
         loop = asyncio.get_running_loop()
         until = loop.time() + TRIES_SECONDS
         while True:
+            address = None
             try:
                 address = await self._ownership.locate(name, create=create)
                 if address is None:
@@ -64,10 +67,14 @@ class Relay:
                 told = await self._told(name, address, asked)
                 if told.status != MISDIRECTED:
                     return _Passed(told)
-            except (Elsewhere, Away):
-                pass
+                why = f"{address} does not own it any more"
+            except Elsewhere:
+                why = "nobody owns it yet"
+            except Away as error:
+                why = f"{address} cannot be reached: {error}"
             self._ownership.misplaced(name)
             if loop.time() > until:
+                logger.warning("the owner of %r was not found: %s", name, why)
                 raise unavailable(f"the experiment {name!r} is moving from one server to another")
             await asyncio.sleep(0.05)
 
@@ -95,7 +102,11 @@ class Relay:
 
     async def taken_in(self, app: Any, scope: Scope, content: bytes) -> Response:
         """Answer requests that another server has passed on."""
-        told = await asyncio.gather(*(_asked_here(app, scope, each) for each in _requests.decode(content)))
+        try:
+            asked = _requests.decode(content)
+        except msgspec.MsgspecError as error:
+            raise Problem(400, f"requests must be as this version passes them on: {error}") from None
+        told = await asyncio.gather(*(_asked_here(app, scope, each) for each in asked))
         return Response(msgspec.msgpack.encode(told), media_type="application/msgpack")
 
 
@@ -122,7 +133,7 @@ async def _asked_here(app: Any, scope: Scope, asked: Asked) -> Told:
 
     async def receive() -> Any:
         if not bodies:
-            raise ClientDisconnect
+            await asyncio.Event().wait()  # who waits for the client to go away waits until all is sent
         return bodies.pop()
 
     async def send(message: Any) -> None:

@@ -18,7 +18,9 @@ Arm = Annotated[str, Meta(min_length=1, max_length=200, description="the name of
 MOST_ARMS = 1000
 Arms = Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)]
 DecisionId = Annotated[str, Meta(pattern="^[A-Za-z0-9._:~-]{1,128}$" + PYTHON_END, description="chosen by the caller")]
-PartKey = Annotated[str, Meta(min_length=1, max_length=128, description="which part of a sum this is")]
+NO_NUL = r"^[^\u0000]*$"
+"""A text that PostgreSQL can hold."""
+PartKey = Annotated[str, Meta(min_length=1, max_length=128, pattern=NO_NUL, description="which part of a sum this is")]
 Duration = Annotated[str, Meta(max_length=40, description="as in ISO 8601: PT30S, PT15M, P1DT12H")]
 Time = Annotated[str, Meta(max_length=40, description="as in RFC 3339: 2026-01-31T12:00:00Z")]
 MOST_LEVELS = 32
@@ -287,8 +289,8 @@ class NewKey(_Request):
     """A key to create."""
 
     role: Literal["read", "decide", "admin"]
-    prefix: Annotated[str, Meta(max_length=128)] = ""
-    note: Annotated[str, Meta(max_length=200)] = ""
+    prefix: Annotated[str, Meta(max_length=128, pattern=NO_NUL)] = ""
+    note: Annotated[str, Meta(max_length=200, pattern=NO_NUL)] = ""
 
 
 encoded = msgspec.json.Encoder().encode

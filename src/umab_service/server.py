@@ -71,6 +71,11 @@ def serve(options: Options) -> None:
     if options.demo and not is_loopback(options.host):
         raise DatabaseError(f"a demonstration must listen on this machine only, but got the host {options.host!r}")
     storage = opened(options.database)
+    if storage.shared and not options.advertise and options.host in ("0.0.0.0", "::"):
+        raise DatabaseError(
+            f"a server that listens on all addresses must say with --advertise where other servers reach it, but only "
+            f"the host {options.host!r} was given"
+        )
     with storage.locked():
         first_key = ensure_key(storage, options.host, options.database)
         if first_key is not None:  # at once: whatever happens next, only its digest is kept
@@ -92,9 +97,7 @@ def ensure_key(storage: Storage, host: str, url: str) -> str | None:
     """Make the first admin key, if there is none; return its text, if it was made here."""
     storage.open()
     try:
-        with storage.reader() as reader:
-            keys = Keys(reader.execute(ALL_KEYS).fetchall())
-        if len(keys):
+        if _has_keys(storage):
             return None
         given = os.environ.get("UMAB_ADMIN_KEY")
         if given is None and not is_loopback(host):
@@ -103,10 +106,21 @@ def ensure_key(storage: Storage, host: str, url: str) -> str | None:
                 f"create one with: umab keys create --role admin --database {url}, or set UMAB_ADMIN_KEY"
             )
         text, key = new_key("admin", "", "the first key", time.time(), given)
-        storage.write([added(key)])
+        try:
+            storage.write([added(key)])
+        except DatabaseError:
+            if not _has_keys(storage):
+                raise
+            return None  # a server that starts at the same time was quicker
         return None if given is not None else text
     finally:
         storage.close()
+
+
+def _has_keys(storage: Storage) -> bool:
+    """Whether a valid key is in the database."""
+    with storage.reader() as reader:
+        return len(Keys(reader.execute(ALL_KEYS).fetchall())) > 0
 
 
 class _Server(uvicorn.Server):
@@ -126,10 +140,14 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(each)
 
 
+def _load_learners() -> None:
+    """Load what all learners use, which takes its time: before there is a lease that could end meanwhile."""
+    learner = Learner("recommended", ["a", "b"])
+    learner.settle(learner.release(learner.select()), loss=1.0)
+
+
 def _settle_memory() -> None:
     """Keep the search for garbage short: through all that is here to stay, it would stall requests for 50 ms."""
-    learner = Learner("recommended", ["a", "b"])  # the first learner loads what all of them use
-    learner.settle(learner.release(learner.select()), loss=1.0)
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
@@ -151,8 +169,9 @@ async def _run(options: Options, storage: Storage) -> None:
         scheme = "https" if options.tls_certificate else "http"
         host = f"[{options.host}]" if ":" in options.host else options.host
         url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        _load_learners()
         service = Service(storage, retention=options.retention)
-        await service.start(check=options.check, address=options.advertise.rstrip("/") or url)
+        await service.start(check=options.check)
         _settle_memory()
         keys = Keys(await storage.soon(ALL_KEYS))
         relay = None if service.ownership is None else Relay(service.ownership, await service.secret("relay"))
@@ -166,6 +185,8 @@ async def _run(options: Options, storage: Storage) -> None:
                 server.config.load()
             except OSError as error:
                 raise DatabaseError(f"the certificate {str(options.tls_certificate)!r} is of no use: {error}") from None
+            if service.ownership is not None:
+                await service.ownership.announce(options.advertise.rstrip("/") or url)
             _greet(options, storage, url, keys)
             async with demo.playing(app) if options.demo else contextlib.nullcontext():
                 await server.serve(sockets=[listening])

@@ -26,6 +26,8 @@ SNAPSHOT_EVERY = 10_000
 """After how many events of an experiment a snapshot of its learner is made."""
 MOST_ROWS = 50_000
 """How many of the latest decisions are kept in memory, where feedback finds them sooner than in the database."""
+MOST_ID = 140
+"""How long the id of a decision may be, with its number among those that were made at once."""
 MOST_METADATA = 4096
 """The size of the metadata of a decision, in bytes of JSON."""
 
@@ -190,8 +192,10 @@ class Service:
         except NotStored as error:
             raise unavailable(f"nothing was stored: {error}") from None
         finally:
+            self._n_touches += 1  # what began to be read before the commit may be older than it
             for row in touched:
                 row.pending -= 1
+                row.touched = self._n_touches
             self.forget_rows(MOST_ROWS)
 
     async def store(self, statements: Sequence[Statement]) -> None:
@@ -237,9 +241,14 @@ class Service:
             return
         found = self.experiment(name)
         ids = list(ids)
+        if too_long := next((each for each in ids if len(each) > MOST_ID), None):
+            raise not_found("a decision", too_long)
+        self.forget_rows(MOST_ROWS)  # also if nothing is ever stored
         # Again, as long as others have been forgotten meanwhile.
         while missing := [(found.id, each) for each in ids if (found.token, each) not in self.rows]:
             await self.load_rows(found, missing, found.settings.aggregation == "sum")
+            if self.experiments.get(name) is not found:  # it was let go of, and may have been read again
+                raise Elsewhere(name)
 
     async def load_rows(self, found: Experiment, keys: Sequence[tuple[int, str]], with_parts: bool) -> None:
         """Read decisions from a shared database into memory."""
@@ -302,6 +311,8 @@ class Service:
         """Raise while the log is being read again."""
         if self.recovering:
             raise unavailable("the server is reading its log again after a failure of the database")
+        if self.ownership is not None and not self.ownership.held:
+            raise unavailable("the server has not reached its database for so long that others may own its experiments")
 
     def new_number(self, name: str) -> int:
         """Return the number of a new experiment."""

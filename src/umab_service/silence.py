@@ -105,14 +105,15 @@ async def _bounded(service: Service) -> None:
 async def expire(service: Service) -> bool:
     """Close some choices whose wait has ended; return whether there may be more."""
     with service.loading():
-        return await _expired(service, await _overdue(service))
+        before = dict(service.by_id)
+        return await _expired(service, before, await _overdue(service))
 
 
-async def _expired(service: Service, rows: list[Any]) -> bool:
+async def _expired(service: Service, before: dict[int, Experiment], rows: list[Any]) -> bool:
     due: dict[int, list[Row]] = {}
     for row in rows:
         found = service.by_id.get(row[0])
-        if found is not None:
+        if found is not None and found is before.get(row[0]):  # else the rows may be older than what was read since
             known = service.rows.get((found.token, row[1])) or Row(found, *row[1:])
             if known.due is not None and known.due <= service.clock():
                 due.setdefault(found.id, []).append(known)

@@ -26,7 +26,7 @@ async def names(call: Call, after: str, limit: int) -> list[str]:
     rows = await call.service.storage.soon(
         "SELECT name FROM experiments WHERE name > ? AND substr(name, 1, ?) = ? AND settings IS NOT NULL "
         "ORDER BY name LIMIT ?",
-        (after, len(call.key.prefix), call.key.prefix, limit + 1),
+        (after.partition("\0")[0], len(call.key.prefix), call.key.prefix, limit + 1),
     )
     return [name for (name,) in rows]
 

@@ -85,7 +85,7 @@ class Writer:
         if n_jobs > self._n_seen and time.perf_counter() - self._since < LONGEST_WAIT:
             self._n_seen = n_jobs
             self._loop.call_soon(self._gather)
-        else:
+        elif self._task is None:  # else it will commit what waits when it is done
             self._commit()
 
     def _commit(self) -> None:

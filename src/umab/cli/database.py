@@ -89,8 +89,8 @@ def _check(storage: Storage) -> None:
         found = maintenance.check(storage, progress.advance)
     print(
         f"{storage.name} is in order: the log of {counted(found.experiments, 'experiment')}, with "
-        f"{counted(found.events, 'event')}, gives all learners, {counted(found.snapshots, 'snapshot')} bit for bit, and "
-        f"{counted(found.decisions, 'decision')}"
+        f"{counted(found.events, 'event')}, gives all learners, {counted(found.snapshots, 'snapshot')} bit for bit, "
+        f"and {counted(found.decisions, 'decision')}"
     )
 
 

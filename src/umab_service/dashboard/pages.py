@@ -193,7 +193,7 @@ async def _index_live(dashboard: Dashboard, asked: Asked) -> Response:
 
 
 async def _list(dashboard: Dashboard, asked: Asked, template: str) -> Response:
-    search, number = asked.query.get("search", "")[:128], asked.query.get("page", "1")
+    search, number = asked.query.get("search", "")[:128].replace("\0", ""), asked.query.get("page", "1")
     page = int(number) if re.fullmatch("[1-9][0-9]{0,6}", number) else 1
     found = await data.listed(dashboard.service, asked.session.key, search, page)
     host = f"{asked.scope['scheme']}://{header(asked.scope, b'host') or '127.0.0.1:8080'}"
