@@ -410,3 +410,78 @@ def test_what_failed_in_the_middle_of_a_commit_is_no_part_of_the_next_one(
             assert await found.query("SELECT id FROM decisions") == [("d2",)]
 
     asyncio.run(run())
+
+
+# Experiments that move.
+
+
+async def owners_of(found: World) -> dict[str, int]:
+    return dict(await found.query("SELECT name, owner FROM experiments"))
+
+
+def test_an_experiment_changes_hands_after_everything_that_was_done_before(database: Postgres) -> None:
+    async def run() -> None:
+        async with world(database, 1) as found:
+            (first,) = found.nodes
+            for name in ("x", "y"):
+                await found.create(first, name)
+            second = await found.join()
+            reached, go_on = stopped(first)
+            deciding = [asyncio.create_task(found.decide(first, name, "d1")) for name in ("x", "y")]
+            await reached.wait()
+            giving = asyncio.create_task(first.ownership.look_around())
+            await asyncio.sleep(0.3)
+            assert set((await owners_of(found)).values()) == {first.leases.me}
+            go_on.set()
+            await asyncio.gather(*deciding, giving)
+            assert set((await owners_of(found)).values()) == {first.leases.me, second.leases.me}
+            await second.turn()
+            assert [each.seq for each in second.service.experiments.values()] == [2]
+            assert first.service.n_failed == second.service.n_failed == 0 and len(found.decided) == 2
+            await found.check()
+
+    asyncio.run(run())
+
+
+def test_what_a_server_knew_of_decisions_is_forgotten_when_their_experiment_was_elsewhere(database: Postgres) -> None:
+    async def run() -> None:
+        async with world(database, 1) as found:
+            (first,) = found.nodes
+            for name in ("x", "y"):
+                await found.create(first, name)
+                await found.decide(first, name, "d1")
+            second = await found.join()
+            await first.turn()
+            await second.turn()
+            (moved,) = second.service.experiments
+            await found.feedback(second, moved, "d1", 1.5)
+            await second.leave()
+            found.nodes.remove(second)
+            await first.turn()
+            assert moved in first.service.experiments
+            await found.feedback(first, moved, "d1", 1.5)  # which must not learn it again
+            assert found.statuses == {201: 4, 200: 2}
+            await found.check()
+
+    asyncio.run(run())
+
+
+def test_where_an_experiment_was_is_believed_no_longer_than_the_server_there_has_it(database: Postgres) -> None:
+    async def run() -> None:
+        async with world(database, 3) as found:
+            first, second, third = found.nodes
+            await found.create(first, "x")
+            await found.decide(third, "x", "d1")
+            await found.end_lease(first)
+            await second.turn()
+            await first.turn()
+            await first.settle()
+            await found.decide(third, "x", "d2")  # the first server lives, and tells that it does not have it
+            await second.leave()
+            found.nodes.remove(second)
+            await first.turn()
+            await found.decide(third, "x", "d3")  # the second one is gone
+            assert found.statuses == {201: 4}
+            await found.check()
+
+    asyncio.run(run())
