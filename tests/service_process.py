@@ -60,7 +60,7 @@ class Server:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                self._ended()
+                self.ended()
                 raise RuntimeError(self.said)
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.ask("GET", "/readyz")[0] == 200:
@@ -72,16 +72,17 @@ class Server:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        self._ended()
+        self.ended()
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(timeout=30)
-        self._ended()
+        self.ended()
         return status
 
-    def _ended(self) -> None:
+    def ended(self) -> None:
+        """Take in what the process has written, now that it has ended."""
         if not self._errors.closed:
             self._errors.seek(0)
             self.said = self._errors.read().decode()
@@ -113,6 +114,8 @@ def running(database: Path | str, **options: Any) -> Iterator[Server]:
     finally:
         if server.process is not None and server.process.poll() is None:
             server.kill()
+        else:
+            server.ended()
 
 
 class Client(threading.Thread):

@@ -793,8 +793,8 @@ def test_sigterm_finishes_open_requests_and_exits_with_0(tmp_path: Path) -> None
                 response += more
         assert response.startswith(b"HTTP/1.1 201") and b'"id":"slow"' in response
         assert server.process.wait(20) == 0
-        assert server.process.stderr is not None and server.process.stderr.read() == b""
-        server.process.stderr.close()
+        server.ended()
+        assert server.said == ""
     connected = sqlite3.connect(path)
     assert connected.execute("SELECT id FROM decisions").fetchall() == [("slow",)]
     connected.close()

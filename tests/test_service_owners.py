@@ -56,11 +56,25 @@ class Node:
         self.address, self.paused, self.dead = f"http://n{number}", False, False
         self._world = world
         self.service = Service(opened(world.url), clock=lambda: world.now)
+        assert isinstance(self.service.storage, PostgreSQL)
+        self.storage = self.service.storage
+        self._connect, self._connections = self.storage._connected, list[psycopg.AsyncConnection[Any]]()
+        self.storage._connected = self._connected  # type: ignore[method-assign]
+        self.storage.leases = leases.Leases(self._connected)
+
+    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+        """Connect, if it is not dead, and remember the connection."""
+        found = await self._connect()
+        self._connections.append(found)
+        if self.dead:
+            await found.close()
+            raise psycopg.OperationalError("this server is dead")
+        return found
 
     async def start(self) -> None:
         await self.service.start(address=self.address)
-        assert self.service.ownership is not None and isinstance(self.service.storage, PostgreSQL)
-        self.storage, self.ownership = self.service.storage, self.service.ownership
+        assert self.service.ownership is not None
+        self.ownership = self.service.ownership
         keys = Keys(await self.storage.soon(ALL_KEYS))
         passing = Relay(self.ownership, bytes(32))
         passing.ask = self._world.pass_on  # type: ignore[method-assign]
@@ -94,21 +108,18 @@ class Node:
         for task in (self.service._task, *self.ownership.tasks):
             if task is not None:
                 task.cancel()
-        for connection in (
-            self.storage._writing,
-            self.leases._questions._connection,
-            self.leases._renewals._connection,
-        ):
-            if connection is not None:
-                await connection.close()
+        for connection in self._connections:
+            await connection.close()
         await asyncio.to_thread(self.storage.close)
 
     async def leave(self) -> None:
         """End as a server that is told to stop."""
-        self.dead = True
         await self.settle()
         await self.service.snapshot_all()
         await self.service.stop()
+        self.dead = True
+        for connection in self._connections:
+            await connection.close()
 
 
 class World:
@@ -325,27 +336,24 @@ def stopped(node: Node) -> tuple[asyncio.Event, asyncio.Event]:
     return reached, go_on
 
 
-async def with_short_lease(found: World, monkeypatch: pytest.MonkeyPatch) -> Node:
-    """Return a node whose lease ends after a second, and that owns x."""
-    with monkeypatch.context() as patched:
-        patched.setattr(leases, "LEASE_SECONDS", 1.0)
-        node = await found.join()
-    await found.create(node, "x")
-    await found.decide(node, "x", "d1")
-    return node
+async def stops_until_its_lease_ends(found: World, node: Node) -> tuple[asyncio.Task[httpx.Response], asyncio.Event]:
+    """Let a node stop in the middle of a commit; return what it was asked, and what lets it go on."""
+    reached, go_on = stopped(node)
+    soon = "UPDATE servers SET until = extract(epoch FROM clock_timestamp()) + 3 WHERE id = %s"
+    await found.query(soon, (node.leases.me,))
+    asking = asyncio.create_task(found.ask(node, "POST", "/v1/experiments/x/decisions", {"id": "d2"}))
+    await asyncio.wait_for(reached.wait(), 20)
+    await asyncio.sleep(3.1)
+    return asking, go_on
 
 
-def test_a_server_that_stops_in_the_middle_of_a_commit_keeps_nobody_waiting(
-    database: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_stops_in_the_middle_of_a_commit_keeps_nobody_waiting(database: Postgres) -> None:
     async def run() -> None:
-        async with world(database, 0) as found:
-            first = await with_short_lease(found, monkeypatch)
-            second = await found.join()
-            reached, go_on = stopped(first)
-            asking = asyncio.create_task(found.ask(first, "POST", "/v1/experiments/x/decisions", {"id": "d2"}))
-            await reached.wait()
-            await asyncio.sleep(1.1)
+        async with world(database, 2) as found:
+            first, second = found.nodes
+            await found.create(first, "x")
+            await found.decide(first, "x", "d1")
+            asking, go_on = await stops_until_its_lease_ends(found, first)
             await asyncio.wait_for(second.turn(), 10)
             await found.decide(second, "x", "d3")
             assert found.statuses[201] == 3 and "x" in second.service.experiments
@@ -367,20 +375,18 @@ def test_nobody_owns_what_a_commit_of_another_server_may_still_change(
     monkeypatch.setattr("umab_service.postgres.NAMED", "SELECT %s::bigint")
 
     async def run() -> None:
-        async with world(database, 0) as found:
-            first = await with_short_lease(found, monkeypatch)
-            second = await found.join()
-            reached, go_on = stopped(first)
-            deciding = asyncio.create_task(found.decide(first, "x", "d2"))
-            await reached.wait()
-            await asyncio.sleep(1.1)
+        async with world(database, 2) as found:
+            first, second = found.nodes
+            await found.create(first, "x")
+            await found.decide(first, "x", "d1")
+            asking, go_on = await stops_until_its_lease_ends(found, first)
             turning = asyncio.create_task(second.turn())
             await asyncio.sleep(0.5)
             assert not turning.done() and not second.service.experiments
             go_on.set()
-            await deciding
-            await turning
-            assert ("x", "d2") in found.decided and second.service.experiments["x"].seq == 3
+            assert (await asking).status_code == 201
+            await asyncio.wait_for(turning, 20)
+            assert second.service.experiments["x"].seq == 3
             await found.check()
 
     asyncio.run(run())
@@ -428,7 +434,7 @@ def test_an_experiment_changes_hands_after_everything_that_was_done_before(datab
             second = await found.join()
             reached, go_on = stopped(first)
             deciding = [asyncio.create_task(found.decide(first, name, "d1")) for name in ("x", "y")]
-            await reached.wait()
+            await asyncio.wait_for(reached.wait(), 20)
             giving = asyncio.create_task(first.ownership.look_around())
             await asyncio.sleep(0.3)
             assert set((await owners_of(found)).values()) == {first.leases.me}
