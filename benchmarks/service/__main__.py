@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import statistics
@@ -23,6 +24,8 @@ This page is written by a command, never by hand; it needs `wrk` and PostgreSQL 
 ```sh
 make bench-service
 ```
+
+`python -m benchmarks.service decisions servers` measures only some of its parts again.
 
 Measured on {machine}, {versions}, with `wrk` on the same machine over loopback.
 
@@ -50,25 +53,32 @@ missed.
 """
 
 Row = tuple[str, str, str, str]
+ROWS = DOCS / "serve" / "speed.json"
+"""What was measured last, by its parts."""
 
 
 def main() -> None:
-    """Measure everything and write the page."""
+    """Measure everything, or the parts that are named, and write the page; the other parts stay as they were."""
     if shutil.which("wrk") is None:
         sys.exit("wrk must be installed, as by apt-get install wrk, but it is not on the path")
-    rows: list[Row] = []
-    steps: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
-        ("decisions and feedback", _speed),
-        ("snapshots", _snapshots),
-        ("a long history", _history),
-        ("a long log", _starts),
-        ("many experiments", _sizes),
-        ("PostgreSQL and several servers", _shared),
-        ("the dashboard", _dashboard),
-    )
-    for name, measure in steps:
+    steps: dict[str, Callable[[], list[Row]]] = {
+        "decisions": _speed,
+        "snapshots": _snapshots,
+        "history": _history,
+        "starts": _starts,
+        "sizes": _sizes,
+        "servers": _shared,
+        "dashboard": _dashboard,
+    }
+    asked = sys.argv[1:] or list(steps)
+    if unknown := set(asked) - steps.keys():
+        sys.exit(f"a part must be one of {', '.join(steps)}, but got {', '.join(sorted(unknown))}")
+    found: dict[str, list[Row]] = json.loads(ROWS.read_text(encoding="utf-8")) if ROWS.exists() else {}
+    for name in asked:
         print(f"measuring {name}", file=sys.stderr, flush=True)
-        rows += measure()
+        found[name] = steps[name]()
+        ROWS.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    rows = [row for name in steps for row in found.get(name, [])]
     versions = ", ".join(f"{name} {version(name)}" for name in ("starlette", "uvicorn", "msgspec"))
     text = PAGE.format(
         machine=machine(),
