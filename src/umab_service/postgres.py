@@ -65,7 +65,7 @@ class PostgreSQL(Storage):
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         found = await psycopg.AsyncConnection.connect(**self._parameters())
-        found.adapters.register_dumper(Column, ColumnDumper)
+        _know_columns(found)
         cursor = await found.execute("SHOW synchronous_commit")
         (setting,) = await cursor.fetchone() or ("",)
         if setting in ("off", "local"):  # the others wait for the disk here, and for standbys as asked
@@ -268,7 +268,7 @@ def translated(query: str) -> str:
     return query.replace("%", "%%").replace("?", "%s")
 
 
-def _know_columns(connection: psycopg.Connection[Any]) -> None:
+def _know_columns(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     connection.adapters.register_dumper(Column, ColumnDumper)
 
 

@@ -19,7 +19,7 @@ from umab_service.problems import Problem, not_found, unavailable
 from umab_service.recovery import recovered
 from umab_service.schema import ShownExperiment, encoded
 from umab_service.statements import Statement
-from umab_service.storage import LeaseLost, NotStored, Storage
+from umab_service.storage import NotStored, Storage
 from umab_service.writer import Writer
 
 SNAPSHOT_EVERY = 10_000
@@ -127,27 +127,27 @@ class Service:
         self.experiments, self.by_id = {}, {}
         self.rows.clear()
 
-    def _on_failure(self, error: NotStored) -> None:
+    def _on_failure(self) -> None:
         """Discard what is in memory: it is ahead of the log."""
         self.n_failed += 1
         if not self.recovering:
             self.recovering = True
-            self._task = asyncio.create_task(self._start_again(error))
+            self._task = asyncio.create_task(self._start_again())
 
     def discard(self) -> None:
         """Give up what a request has begun, after a failure in its middle: the log says what there is."""
-        why = NotStored("another request has failed in its middle")
         self.statements, self._touched = [], []
-        self.writer.refuse(str(why))
-        self._on_failure(why)
+        self._give_up("another request has failed in its middle")
 
     def lose_lease(self) -> None:
         """Give up everything: others may own it by now."""
-        why = LeaseLost("this server has lost its lease")
-        self.writer.refuse(str(why))
-        self._on_failure(why)
+        self._give_up("this server has lost its lease")
 
-    async def _start_again(self, error: NotStored) -> None:
+    def _give_up(self, why: str) -> None:
+        self.writer.refuse(why)
+        self._on_failure()
+
+    async def _start_again(self) -> None:
         await self.writer.flush()  # what is on its way was made before the failure
         while True:
             try:

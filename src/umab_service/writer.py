@@ -36,9 +36,7 @@ class Writer:
     on disk; `on_failure` is called, and nothing is written until `resume`.
     """
 
-    def __init__(
-        self, storage: Storage, loop: asyncio.AbstractEventLoop, on_failure: Callable[[NotStored], None]
-    ) -> None:
+    def __init__(self, storage: Storage, loop: asyncio.AbstractEventLoop, on_failure: Callable[[], None]) -> None:
         self._storage = storage
         self._loop = loop
         self._on_failure = on_failure
@@ -128,4 +126,4 @@ class Writer:
             error = NotStored("the commit failed; the server's log says why")
         self._waiting = jobs + self._waiting
         self.refuse(str(error))
-        self._on_failure(error)
+        self._on_failure()
