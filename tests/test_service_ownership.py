@@ -433,7 +433,7 @@ def test_commits_never_overlap() -> None:
 
     async def run() -> None:
         storage: Any = Slow()
-        writer = Writer(storage, asyncio.get_running_loop(), lambda _: None)
+        writer = Writer(storage, asyncio.get_running_loop(), lambda: None)
         jobs = [writer.submit([(sql.NEW_SECRET, ("a", b""))])]
         flushing = asyncio.create_task(writer.flush())
         asyncio.get_running_loop().call_soon(lambda: jobs.append(writer.submit([(sql.NEW_SECRET, ("b", b""))])))
