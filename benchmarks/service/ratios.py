@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from benchmarks.service.load import BOTH, DECIDE, LEARN, Load, Server, bare, serving
 
-SECONDS = 2
-TURNS = 11
+SECONDS = 1
+TURNS = 25
 IN_ADVANCE = 40_000
 """How many decisions are made before a turn of feedback."""
 

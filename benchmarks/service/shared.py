@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests"))  # where a PostgreSQL 
 
 from postgres import postgres
 
-TURNS, SECONDS = 9, 2
+TURNS, SECONDS = 21, 1
 NAMES = "x", "y"
 
 

@@ -54,9 +54,10 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
         answer = Decision(each, str(draw.arm), draw.probability, state, expires)  # type: ignore[arg-type]
         content = encoded(answer)
         answers.append(Raw(content))
-        row = Row(found, each, now, digest, content, encoded(draw), state, due, parts={} if sums else None)
+        kept = b"" if given.id is None else content  # only who has chosen an id can ask for it again
+        row = Row(found, each, now, digest, kept, encoded(draw), state, due, parts={} if sums else None)
         drawn.append((each, Raw(row.draw)))
-        service.statements.append((sql.NEW_DECISION, (found.id, each, now, digest, content, row.draw, state, due)))
+        service.statements.append((sql.NEW_DECISION, (found.id, each, now, digest, kept, row.draw, state, due)))
         if metadata is not None:
             service.statements.append((sql.NEW_METADATA, (found.id, each, now, metadata)))
         service.touch(row)

@@ -23,6 +23,7 @@ from umab_service import demo, silence
 from umab_service.app import Application
 from umab_service.databases import opened
 from umab_service.keys import ALL_KEYS, Keys, added, new_key
+from umab_service.protocol import Protocol
 from umab_service.relay import Relay
 from umab_service.service import Service
 from umab_service.storage import DatabaseError, Storage
@@ -211,6 +212,7 @@ async def _watch_keys(storage: Storage, keys: Keys) -> None:
 def _configuration(options: Options, app: Application) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=Protocol,
         log_level="warning",
         access_log=False,
         server_header=False,
