@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 import uuid
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
@@ -25,9 +26,11 @@ from umab_service import postgres as postgres_module
 from umab_service.app import Application
 from umab_service.databases import opened
 from umab_service.keys import ALL_KEYS, Keys, added, new_key
+from umab_service.ownership import Elsewhere
 from umab_service.peers import PATH, Asked, Away, Told
 from umab_service.postgres import PostgreSQL
 from umab_service.problems import unavailable
+from umab_service.recovery import recovered
 from umab_service.relay import Relay
 from umab_service.service import Service
 
@@ -315,6 +318,39 @@ def test_random_pauses_kills_and_joins_lose_nothing_that_was_acknowledged(databa
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_long_random_walks_lose_nothing_that_was_acknowledged(database: Postgres, seed: int) -> None:
     walked(database, seed, 500)
+
+
+def test_what_is_handed_over_while_it_is_read_once_more_is_not_kept(
+    database: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slowly(*arguments: Any) -> Any:
+        found = recovered(*arguments)
+        reading.set()
+        assert go_on.wait(20)
+        return found
+
+    async def run() -> None:
+        async with world(database, 2) as found:
+            first, second = found.nodes
+            for name in ("x", "z"):
+                await found.create(first, name)
+            kept = first.service.experiments["z"]
+            with monkeypatch.context() as patched:
+                patched.setattr("umab_service.ownership.recovered", slowly)
+                loading = asyncio.create_task(first.ownership._loaded(kept.id, "z"))
+                assert await asyncio.to_thread(reading.wait, 20)
+                await first.ownership._hand_over(1, {first.leases.me: 2, second.leases.me: 0}, 1)
+                go_on.set()
+                with pytest.raises(Elsewhere):
+                    await loading
+            assert first.service.experiments.keys() == {"x"}
+            await second.turn()
+            assert second.service.experiments.keys() == {"z"}
+            await found.check()
+
+    asyncio.run(run())
 
 
 # A server that is stopped in the middle of a commit.

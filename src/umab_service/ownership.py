@@ -122,6 +122,8 @@ class Ownership:
             if number not in service.by_id:
                 try:
                     await self._loaded(number, name)
+                except Elsewhere:
+                    continue
                 except DatabaseError as error:  # the others must not wait for it
                     logger.error("an experiment could not be loaded: %s", error)
 
@@ -209,13 +211,16 @@ class Ownership:
         """Bring an experiment into memory; whoever asks for it meanwhile waits for the same."""
         loading = self._loading.get(name)
         if loading is None:
-            loading = self._loading[name] = asyncio.create_task(self._load(number, self._leases.me))
+            loading = self._loading[name] = asyncio.create_task(self._load(number, name, self._leases.me))
             loading.add_done_callback(lambda _: self._loading.pop(name, None))
         await asyncio.shield(loading)
 
-    async def _load(self, number: int, epoch: int) -> None:
+    async def _load(self, number: int, name: str, epoch: int) -> None:
         service = self._service
         found = await asyncio.to_thread(recovered, self._storage, False, [number])
+        owner = await self._leases.owner(name)
+        if owner is None or owner.server != self._leases.me:  # another request has loaded it, and it was handed over
+            raise Elsewhere(name)
         if epoch != self._leases.me or service.recovering:
             raise DatabaseError("the server has lost its lease while it read the log; try again")
         for each in found:
