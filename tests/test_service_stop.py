@@ -63,3 +63,13 @@ def test_a_database_in_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -
     with pytest.raises(RuntimeError, match=r"^umab: .*No such file or directory"):
         Server(tmp_path / "missing" / "umab.db").start()
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_server_on_sqlite_needs_nothing_of_postgresql(tmp_path: Path) -> None:
+    """With the extra `serve` alone, psycopg is not there."""
+    for name in ("psycopg", "psycopg_pool"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('it is not installed')\n")
+    server = Server(tmp_path / "umab.db", environment={"PYTHONPATH": str(tmp_path)})
+    server.start()
+    assert server.ask("POST", "/v1/experiments", {"name": "x", "arms": ["a", "b"]})[0] == 201
+    assert server.stop() == 0

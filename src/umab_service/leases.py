@@ -13,11 +13,12 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
-
-import psycopg
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from umab_service.storage import DatabaseError
+
+if TYPE_CHECKING:
+    import psycopg  # a server on SQLite does not need it
 
 
 def _lease_seconds(text: str) -> float:
@@ -57,6 +58,8 @@ class _Line:
 
     async def ask(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a question."""
+        import psycopg
+
         try:
             async with self._lock:
                 try:
