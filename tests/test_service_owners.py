@@ -66,7 +66,10 @@ class Node:
         self.storage.leases = leases.Leases(self._connected)
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
-        """Connect, if it is not dead, and remember the connection."""
+        """Connect, if it is not dead, and remember the connection, also if nobody waits for it any more."""
+        return await asyncio.shield(asyncio.ensure_future(self._connected_for_sure()))
+
+    async def _connected_for_sure(self) -> psycopg.AsyncConnection[Any]:
         found = await self._connect()
         self._connections.append(found)
         if self.dead:

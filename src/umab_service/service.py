@@ -95,6 +95,9 @@ class Service:
     async def stop(self) -> None:
         """Commit what waits, and close the database."""
         self._started = False
+        if self._task is not None and not self._task.done():  # it would read the database for ever
+            self._task.cancel()
+            await asyncio.wait([self._task])
         await self.writer.flush()
         if self.ownership is not None:
             await self.ownership.end()
