@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install bench-service dist clean
+.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install bench-service bench-gpu test-gpu dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -24,6 +24,8 @@ help:
 	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
 	@echo "make bench-install  measure a fresh installation and write docs/install.md"
 	@echo "make bench-service  measure the decision service with wrk and write docs/serve/speed.md"
+	@echo "make test-gpu       run the tests that need an NVIDIA GPU; with PYTHON=..., in an environment that is there"
+	@echo "make bench-gpu      measure simulations on a GPU, and write that part of docs/speed.md and docs/gpu.md"
 	@echo "make dist           build the sdist and the wheel into dist/"
 	@echo "make clean          remove the environment and what was built"
 
@@ -104,6 +106,21 @@ bench-install: $(VENV)/.test
 # wrk makes the load; it comes with the system's packages. About ten minutes.
 bench-service: $(VENV)/.test
 	$(BIN)/python -m benchmarks.service
+
+# An NVIDIA GPU. PYTHON=... takes an interpreter that has numba-cuda (and pytest), and installs nothing.
+ifeq ($(origin PYTHON),command line)
+GPU_PYTHON := PYTHONPATH=src $(PYTHON)
+test-gpu bench-gpu:
+else
+GPU_PYTHON := $(BIN)/python
+test-gpu bench-gpu: $(VENV)/.test
+endif
+
+test-gpu:
+	$(GPU_PYTHON) -m pytest -q -c /dev/null --rootdir . --confcutdir tests/gpu tests/gpu
+
+bench-gpu:
+	$(GPU_PYTHON) -m benchmarks.gpu
 
 # A clean folder, so that it holds one version; the wheel is built from the sdist.
 dist: $(VENV)/.test

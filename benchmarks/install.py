@@ -20,6 +20,8 @@ FOR = {
     "data": "loss files (CSV, Parquet), the public tables of the experiments, and what commands print about them",
     "report": "pages and pictures",
     "sweep": "sweeps over grids, on the cores of one machine",
+    "gpu": "simulations on an NVIDIA GPU, whose driver knows CUDA 13",
+    "gpu-cuda12": "the same, if the driver knows CUDA 12 only",
     "dask": "sweeps on a Dask cluster",
     "ray": "sweeps on a Ray cluster",
     "river": "use with river; also the stand-in for the stock table",

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 
 DOCS = Path(__file__).parent.parent / "docs"
 

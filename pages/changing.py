@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 import umab
 from umab._support.files import write_atomically
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 from umab.research.experiments.contest import AT_RANDOM, RECOMMENDED, STEADY
 from umab.research.experiments.runner import Summary
 from umab.research.experiments.tracking import ABLATIONS, SHOWN

@@ -19,7 +19,7 @@ import umab
 from umab._support.display import spread_out
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 from umab.research.experiments.runner import Summary
 from umab.research.report import shell, words
 from umab.results.plotting import CONFIG, Chart, Style, band, curve_chart

@@ -16,6 +16,8 @@ settings.register_profile(
 )
 settings.load_profile("umab")
 
+collect_ignore = ["gpu"]  # these need a GPU, or a simulated one: tests/test_gpu.py
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 

@@ -714,7 +714,7 @@ def test_a_cell_that_kills_dask_workers_is_given_up(folder: Path, dask: Dask) ->
 def test_dask_workers_with_other_versions_are_refused(folder: Path, dask: Dask) -> None:
     (folder / "older.py").write_text(
         "from umab.research.experiments import parts\n"
-        "from umab.engine.simulate import versions\n"
+        "from umab.engine.work import versions\n"
         "parts.versions = lambda: {**versions(), 'numpy': '1.0'}\n"
     )
     dask.worker("--preload", "older.py")

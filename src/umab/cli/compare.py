@@ -61,6 +61,7 @@ def compare(options: argparse.Namespace) -> None:
             n_trials=options.trials,
             seed=options.seed,
             n_threads=options.threads,
+            device=options.device,
         )
         answer = words.answer(run.outcomes[0])
         outcome = run.outcomes[0]

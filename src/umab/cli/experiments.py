@@ -121,6 +121,7 @@ def _run_and_report(
             real=REAL[options.data],
             data_seed=options.data_seed,
             n_threads=options.threads,
+            device=options.device,
         )
         title, lede = head(done)
         about = Head(title=title, lede=lede, command=options.command)

@@ -95,7 +95,18 @@ def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
     parser.add_argument(
         "--certify", action="store_true", help="also check the paper's statements along five runs; see umab certify"
     )
+    add_device_options(parser)
+
+
+def add_device_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what runs the trials."""
     parser.add_argument("--threads", type=whole_from(1), metavar="N", help="number of threads (default: one per core)")
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="what runs the trials: the processor, or an NVIDIA GPU, which pays for many trials (default: cpu)",
+    )
 
 
 def read_table(options: argparse.Namespace) -> Losses:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from umab.cli.options import REAL, Commands, add_data_option, command, whole_from
+from umab.cli.options import REAL, Commands, add_data_option, add_device_options, command, whole_from
 from umab.cli.reports import report_folder
 from umab.cli.texts import as_table
 
@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="draw the random tables with this seed (default: 0, the suite itself)",
     )
-    suiting.add_argument("--threads", type=whole_from(1), metavar="N", help="number of threads (default: one per core)")
+    add_device_options(suiting)
     suiting.add_argument(
         "--out", metavar="FOLDER", help="where to write the report (default: report-suite, or report-changing)"
     )
@@ -79,6 +79,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         "data_seed": options.data_seed,
         "real": REAL[options.data],
         "n_threads": options.threads,
+        "device": options.device,
     }
 
 

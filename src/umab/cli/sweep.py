@@ -36,6 +36,12 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="number of workers (default: one per core, or all that a cluster has)",
     )
+    sweeping.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="what runs the trials of a cell; on an NVIDIA GPU, many cells run at once (default: cpu)",
+    )
     sweeping.add_argument("--address", help="address of the Dask scheduler or of the Ray cluster")
     sweeping.add_argument(
         "--out",
@@ -62,16 +68,16 @@ def run_sweep(options: argparse.Namespace) -> int:
     cluster.check_options(options.backend, options.workers, options.address)
     parts.refuse_others(out)
     if options.report:
-        grid = grid_of(sweep, real)
+        grid = grid_of(sweep, real, device=options.device)
         print(sweep_page.write(Found.of(grid, parts.read(grid, out)), out / "report", options.command))
         return 0
     with cluster.crew(options.backend, options.workers, options.address, idle=options.dry_run) as crew:
         if options.dry_run:
             before, heads = cost.memory_before(sweep), cost.Heads()
-            grid = grid_of(sweep, real, heads.keep)
+            grid = grid_of(sweep, real, heads.keep, options.device)
         else:
             parts.prepare(out)
-            grid = grid_of(sweep, real, functools.partial(parts.store, out))
+            grid = grid_of(sweep, real, functools.partial(parts.store, out), options.device)
             write_atomically(out / "sweep.json", grid.as_json())
         n_apart = 0 if options.dry_run else parts.sort_out(grid, out)
         done = parts.done(out) & grid.cells.keys()

@@ -18,7 +18,7 @@ from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from umab.algorithms.base import Policy
-from umab.engine import kernels
+from umab.engine import kernels, loops
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, references, text_of
 from umab.engine.layout import layout_of
@@ -36,8 +36,6 @@ _OPTIONS_OF_KERNELS = {
 # Inlining everything makes the generic loop as fast as one that is written out by hand.
 _OPTIONS_OF_PARTS = {"forceinline": True}
 
-_AMONG = {"draw_among": draw_among, "cost_among": kernels.cost_among, "charge_accounts": kernels.charge_accounts}
-
 
 class OnlineKernels(NamedTuple):
     """What a Learner calls, one decision at a time.
@@ -53,28 +51,29 @@ class OnlineKernels(NamedTuple):
 
 
 def simulation_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the compiled loop over trials and rounds for policies of this type; arguments as in `kernels.run`."""
+    """Return the compiled loop over trials and rounds for policies of this type; arguments as in `loops.run`."""
     import numba.types as nb
 
-    return _compile(kernels.run, nb.void(*_common_arguments()), policy)
+    return _compile(loops.run, nb.void(*_common_arguments()), policy)
 
 
 def delayed_simulation_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the same for late feedback; arguments as in `kernels.run_delayed`."""
+    """Return the same for late feedback; arguments as in `loops.run_delayed`."""
     import numba.types as nb
 
-    return _compile(kernels.run_delayed, nb.void(*_common_arguments(), *_arguments_of_delays()), policy)
+    signature = nb.void(*_common_arguments(), *_arguments_of_delays())
+    return _compile(loops.run_delayed, signature, policy, loops.PARTS, loops.steps_delayed(policy))
 
 
 def simulation_kernel_among(policy: Policy) -> Callable[..., None]:
-    """Return the same for arms that are away in some rounds; arguments as in `kernels.run_among`."""
+    """Return the same for arms that are away in some rounds; arguments as in `loops.run_among`."""
     import numba.types as nb
 
     buffers, rooms, uniforms, losses, costs, _, expected, _, regret, arms = _common_arguments()
     eligible, against, spent = nb.Array(nb.boolean, 2, "C", readonly=True), costs, regret
     given = buffers, rooms, uniforms, losses, costs, eligible, against, expected, spent, regret, arms
     signature = nb.void(*given, *_arguments_of_delays())
-    return _compile(kernels.run_among, signature, policy, _AMONG, kernels.steps_among(policy))
+    return _compile(loops.run_among, signature, policy, loops.PARTS_AMONG, loops.steps_among(policy))
 
 
 @functools.cache
@@ -169,7 +168,11 @@ def _compile(
     types = [record.types for record in (layout.parameters, layout.state, layout.ticket) if record is not None]
     key = (template, digest, *hooks.values(), *types)
     if key not in _kernels:
-        names = {**vars(kernels), **{name: _callable_when_compiled(part) for name, part in parts.items()}}
+        names = {
+            **vars(kernels),
+            **vars(loops),
+            **{name: _callable_when_compiled(part) for name, part in parts.items()},
+        }
         for name, step in steps.items():
             names[name] = _callable_when_compiled(FunctionType(step.__code__, names, step.__name__))
         function = FunctionType(template.__code__, names, template.__name__)

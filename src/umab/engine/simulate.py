@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, Literal, NamedTuple, get_args, overload
+from typing import Any, NamedTuple, get_args, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from umab._support import checks
 from umab._support.progress import Progress
-from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.engine.compiled import (
-    compiler_version,
     delayed_simulation_kernel,
     simulation_kernel,
     simulation_kernel_among,
@@ -29,17 +25,15 @@ from umab.engine.delays import Delays
 from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
+from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import CostsAmong, costs_of
-from umab.results.regret import Costs, pieces
+from umab.results.regret import pieces
 from umab.results.result import Result
 from umab.tables.losses import Losses, Table
 
 # Trials go through the compiled loop in blocks, so that memory does not grow with their number. The size of a block is
 # fixed because summaries are merged block by block: it determines the last bits of a mean.
 _TRIALS_A_BLOCK = 32
-
-Curve = npt.NDArray[np.float64]
-Keep = Literal["all", "arms", "summary"]
 
 
 @overload
@@ -53,6 +47,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     eligible: Any = ...,
+    device: Device = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
 ) -> Result: ...
@@ -69,6 +64,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     eligible: Any = ...,
+    device: Device = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
 ) -> list[Result]: ...
@@ -84,6 +80,7 @@ def simulate(
     keep: Keep = "all",
     delays: Any = None,
     eligible: Any = None,
+    device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | Progress | None = None,
 ) -> Result | list[Result]:
@@ -120,8 +117,12 @@ def simulate(
         every round. None means all arms always, except for arms that are away in `losses` itself, see `Losses.of`.
         Draws are made as by ``Learner.select(among=...)``, and regret is the largest over arms, each counted over the
         rounds in which it was there: see docs/arms.md. Policies that see the losses of all arms are refused.
+    device
+        ``"gpu"`` runs the trials on an NVIDIA GPU (extra ``gpu``), which pays from some hundred trials on. Trials
+        draw from the same streams. The results of a policy that uses neither exponentials nor logarithms have the same
+        bits as on a processor; those of others agree up to rounding: see docs/gpu.md.
     n_threads
-        The number of threads; None uses one per core. No bit of the result depends on it.
+        The number of threads; None uses one per core. No bit of the result depends on it, and a GPU needs none.
     progress
         Whether to show a progress bar; None shows one on a terminal. If you pass a `Progress`, it is advanced by 1 for
         every round of every trial, and stopping it ends the simulation with a CancelledError.
@@ -143,6 +144,7 @@ def simulate(
     n_trials = checks.whole("n_trials", n_trials, least=1)
     seed = checks.whole("seed", seed, least=0)
     checks.one_of("keep", keep, get_args(Keep))
+    checks.one_of("device", device, get_args(Device))
     n_threads = n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
     wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
@@ -156,7 +158,7 @@ def simulate(
         else Progress(n_trials * len(wanted) * table.n_rounds, "simulating", progress, unit="rounds")
     )
     with shown as bar, _stoppable_pool(n_threads) as (pool, stop):
-        work = _Work(
+        work = Work(
             losses=table,
             delays=late,
             costs=costs_of(table),
@@ -167,7 +169,12 @@ def simulate(
             bar=bar,
             stop=stop,
         )
-        results = [_run(each, work, pool, n_threads) for each in wanted]
+        if device == "gpu":
+            from umab.engine.on_gpu import simulate_cells
+
+            results = [result for each in wanted for result in simulate_cells([each], [work])]
+        else:
+            results = [_run(each, work, pool, n_threads) for each in wanted]
     return results[0] if single else results
 
 
@@ -179,7 +186,7 @@ def final_states(
     ready = policy.for_horizon(losses.n_rounds)
     layout = layout_of(ready)
     with _stoppable_pool(n_threads) as (pool, stop):
-        work = _Work(
+        work = Work(
             losses=losses,
             delays=None,
             costs=costs_of(losses),
@@ -190,7 +197,7 @@ def final_states(
             bar=progress,
             stop=stop,
         )
-        for block in _blocks(ready, work, _Rows(np.empty(n_trials), None, None), pool, n_threads):
+        for block in _blocks(ready, work, Rows(np.empty(n_trials), None, None), pool, n_threads):
             progress.advance(len(block.buffers) * losses.n_rounds)
             yield from map(layout.unpack, block.buffers)
 
@@ -208,28 +215,6 @@ def _stoppable_pool(n_threads: int) -> Iterator[tuple[ThreadPoolExecutor, thread
             raise
 
 
-class _Work(NamedTuple):
-    """What all policies in a simulation share."""
-
-    losses: Losses
-    delays: Delays | None
-    costs: Costs | CostsAmong
-    n_trials: int
-    seed: int
-    expected: bool
-    keep: Keep
-    bar: Progress
-    stop: threading.Event
-
-
-class _Rows(NamedTuple):
-    """Arrays for what is kept of the trials; each block of trials fills its own rows."""
-
-    final: Curve
-    regret: Table | None
-    arms: npt.NDArray[Any] | None
-
-
 class _Block(NamedTuple):
     """The result of a block of trials: for each round, the mean and the sum of squared deviations from it; states."""
 
@@ -240,51 +225,21 @@ class _Block(NamedTuple):
     """The parameters and final states of the trials."""
 
 
-def _run(policy: Policy, work: _Work, pool: ThreadPoolExecutor, n_threads: int) -> Result:
-    n_trials, n_rounds, n_arms = work.n_trials, work.losses.n_rounds, work.losses.n_arms
-    ready = policy.for_horizon(n_rounds)
-    rows = _Rows(
-        final=np.empty(n_trials),
-        # The sampled regret follows from the arms; the expected regret does not.
-        regret=np.empty((n_trials, n_rounds)) if work.expected and work.keep == "all" else None,
-        arms=np.empty((n_trials, n_rounds), dtype=np.min_scalar_type(n_arms - 1)) if work.keep != "summary" else None,
-    )
-    mean, squares = np.zeros(n_rounds), np.zeros(n_rounds)
-    for block in _blocks(ready, work, rows, pool, n_threads):
+def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -> Result:
+    rows = Rows.of(work)
+    mean, squares = np.zeros(work.losses.n_rounds), np.zeros(work.losses.n_rounds)
+    for block in _blocks(policy.for_horizon(work.losses.n_rounds), work, rows, pool, n_threads):
         done, new = block.trials.start, block.trials.stop - block.trials.start
-        for piece in pieces(n_rounds):
+        for piece in pieces(work.losses.n_rounds):
             # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
             gap = block.mean[piece] - mean[piece]
             mean[piece] += gap * (new / (done + new))
             squares[piece] += block.squares[piece] + gap * gap * (done * new / (done + new))
-        work.bar.advance(new * n_rounds)
-    squares /= n_trials - 1 if n_trials > 1 else np.nan
-    sd = np.sqrt(squares, out=squares)
-    for curve in (mean, sd, rows.final, rows.regret):
-        if curve is not None:
-            work.costs.in_losses(curve)
-    provenance = {
-        "policy": policy.name,
-        "parameters": ready.parameters(),
-        "n_trials": n_trials,
-        "seed": work.seed,
-        "expected": work.expected,
-        "delays": "none" if work.delays is None else work.delays.description,
-        "losses": {
-            "n_rounds": n_rounds,
-            "arms": list(work.losses.arms),
-            "source": work.losses.source,
-            "sha256": work.losses.digest,
-            "provenance": dict(work.losses.provenance),
-            **({"n_away": work.losses.n_away} if work.losses.n_away else {}),
-        },
-        "versions": versions(),
-    }
-    losses = work.losses if rows.arms is not None else None
-    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret)
+        work.bar.advance(new * work.losses.n_rounds)
+    return result_of(policy, work, rows, mean, squares)
 
 
-def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
+def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in order; only a few are running or waiting at any time."""
     if isinstance(work.costs, CostsAmong):
         kernel = simulation_kernel_among(policy)
@@ -303,7 +258,7 @@ def _blocks(policy: Policy, work: _Work, rows: _Rows, pool: ThreadPoolExecutor, 
 
 
 def _run_block(
-    policy: Policy, kernel: Any, layout: Layout, start: Curve, work: _Work, rows: _Rows, trials: slice
+    policy: Policy, kernel: Any, layout: Layout, start: Curve, work: Work, rows: Rows, trials: slice
 ) -> _Block:
     n_rounds, n_arms, among = work.losses.n_rounds, work.losses.n_arms, isinstance(work.costs, CostsAmong)
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
@@ -365,13 +320,3 @@ def takes(policy: Policy, losses: Losses) -> bool:
 def n_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def versions() -> dict[str, str]:
-    """Return the versions on which the bits of a result may depend."""
-    return {
-        "umab": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "numba": compiler_version(),
-    }

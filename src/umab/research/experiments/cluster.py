@@ -22,6 +22,7 @@ from umab._support import checks
 from umab._support.extras import extra
 from umab._support.progress import Progress
 from umab.engine.simulate import n_cores
+from umab.research.experiments.on_gpu import run_on_gpu
 from umab.research.experiments.parts import done, rounds_of, run_cell
 from umab.research.experiments.sweep import Cell
 
@@ -196,15 +197,21 @@ class _Attempts:
         # Threads inside a cell help if there are fewer cells than cores; no bit depends on them.
         n_threads = max(1, self._workers.n_workers // len(cells)) if self._workers.here else 1
         stop = self._stop if self._workers.threads else None
+        if cells[0].device == "gpu" and self._workers.here:
+            self._note(run_on_gpu(cells, self._out, self._stop))
+            return None
         calls = (delayed(run_cell)(cell, self._out, n_threads, stop) for cell in cells)
         try:
             outcomes = self._workers.parallel(calls)
         except Exception as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        self._note(outcomes)
+        return None
+
+    def _note(self, outcomes: list[tuple[str, str | None]]) -> None:
         self._failed |= {id: error for id, error in outcomes if error is not None}
         ended = {id for id, _ in outcomes}
         self._waiting = [cell for cell in self._waiting if cell.id not in ended]
-        return None
 
     def _count(self, cell: Cell, problem: str) -> int:
         """Note that a cell has brought down its worker on its own; return 1 if it is now given up."""

@@ -25,6 +25,7 @@ from umab.algorithms.registry import recommended, registered
 from umab.datasets.suite_parts import Entry, Half
 from umab.datasets.suite_tables import entries
 from umab.engine.simulate import final_states, simulate, takes
+from umab.engine.work import Device
 from umab.research.experiments.runner import Summary
 from umab.tables.losses import Losses
 
@@ -79,6 +80,7 @@ class Trials(NamedTuple):
     seed: int
     n_threads: int | None
     bar: Progress
+    device: Device = "cpu"
 
     def final_regrets(
         self, policies: Iterable[Policy], losses: Losses | Array, *, expected: bool = True
@@ -92,6 +94,7 @@ class Trials(NamedTuple):
             expected=expected,
             keep="summary",
             n_threads=self.n_threads,
+            device=self.device,
             progress=self.bar,
         )
         return [result.final_regret for result in results]
@@ -261,6 +264,7 @@ def contest(
     seed: int = 0,
     data_seed: int = 0,
     real: bool | None = None,
+    device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> list[Standings]:
@@ -274,7 +278,7 @@ def contest(
         Names of further policies to run.
     ablations
         Whether also to run `STEADY` with each ingredient off.
-    n_trials, seed, n_threads, progress
+    n_trials, seed, device, n_threads, progress
         As for `umab.simulate`.
     data_seed, real
         As `seed` and `real` of `umab.datasets.suite`.
@@ -290,7 +294,7 @@ def contest(
     n_rounds = sum(losses.n_rounds for found in chosen.values() for _, losses in found)
     work = n_rounds * n_trials * (len(names) + 1)
     with Progress(work, "running the suite", progress, unit="rounds") as bar:
-        trials = Trials(n_trials, seed, n_threads, bar)
+        trials = Trials(n_trials, seed, n_threads, bar, device)
         return [
             Standings(
                 half,

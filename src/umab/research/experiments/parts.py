@@ -30,7 +30,8 @@ from umab._support.files import write_atomically
 from umab._support.progress import Progress
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.algorithms.wrapper import flat_parameters
-from umab.engine.simulate import simulate, versions
+from umab.engine.simulate import simulate
+from umab.engine.work import versions
 from umab.research.experiments.sweep import FORMAT, Cell, Grid, Table, base_name
 from umab.results.result import Result
 from umab.tables.losses import Losses
@@ -119,8 +120,8 @@ def run_cell(cell: Cell, out: Path, n_threads: int = 1, stop: threading.Event | 
     bar = Progress(cell.n_rounds, "running a cell", False)  # never shown: progress is counted in parts
     bar.stopped = stop or bar.stopped
     try:
-        _refuse_other_versions(cell)
-        losses = _losses(out, cell.table)
+        refuse_other_versions(cell)
+        losses = losses_of_table(out, cell.table)
         result = simulate(
             policy_of(cell.policy),
             losses,
@@ -129,6 +130,7 @@ def run_cell(cell: Cell, out: Path, n_threads: int = 1, stop: threading.Event | 
             expected=True,
             keep="summary",
             delays=cell.delay or None,
+            device=cell.device,
             n_threads=n_threads,
             progress=bar,
         )
@@ -206,7 +208,8 @@ def rounds_of(cells: Iterable[Cell]) -> int:
     return sum(cell.n_rounds for cell in cells)
 
 
-def _refuse_other_versions(cell: Cell) -> None:
+def refuse_other_versions(cell: Cell) -> None:
+    """Refuse a cell that was made with other versions of what its bits depend on."""
     here, there = versions(), dict(cell.versions)
     differ = [f"{name} {here[name]} instead of {there[name]}" for name in there if here[name] != there[name]]
     if differ:
@@ -220,7 +223,8 @@ def _table_path(out: Path, digest: str) -> Path:
     return out / "tables" / f"{digest}.npy"
 
 
-def _losses(out: Path, table: Table) -> Losses:
+def losses_of_table(out: Path, table: Table) -> Losses:
+    """Return the losses of a table, from the folder of a sweep."""
     path = _table_path(out, table.digest)
     if not path.exists():
         raise FileNotFoundError(

@@ -12,7 +12,8 @@ from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import policy_as_written as policy_of
-from umab.engine.simulate import Keep, check_range, simulate
+from umab.engine.simulate import check_range, simulate
+from umab.engine.work import Device, Keep
 from umab.research.experiments.claims import Claim, Evidence, Regrets, Verdict, judge, together
 from umab.research.experiments.experiment import Experiment, Role, Setting
 from umab.results.among import costs_of
@@ -175,6 +176,7 @@ def run(
     seed: int | None = None,
     real: bool | None = None,
     data_seed: int | None = None,
+    device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> Run:
@@ -190,13 +192,15 @@ def run(
         Which data: True for real tables only, False for stand-ins, None for the real tables if they are available.
     data_seed
         To replace the seed of data sets that are drawn at random.
+    device
+        As for `umab.simulate`.
     n_threads, progress
         As for `umab.simulate`. No bit of the outcome depends on them.
     """
     wanted = [(each, setting, setting.losses(real, data_seed)) for each in experiments for setting in each.settings]
     if not wanted:
         raise ValueError("there must be at least one experiment to run, but got none")
-    return run_on(wanted, n_trials=n_trials, seed=seed, n_threads=n_threads, progress=progress)
+    return run_on(wanted, n_trials=n_trials, seed=seed, device=device, n_threads=n_threads, progress=progress)
 
 
 def run_on(
@@ -204,6 +208,7 @@ def run_on(
     *,
     n_trials: int | None = None,
     seed: int | None = None,
+    device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> Run:
@@ -244,6 +249,7 @@ def run_on(
                         seed=start,
                         expected=True,
                         keep=keep,
+                        device=device,
                         n_threads=n_threads,
                         progress=bar,
                     )

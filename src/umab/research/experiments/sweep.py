@@ -40,7 +40,9 @@ from umab._support.progress import Progress
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.algorithms.names import with_texts
 from umab.datasets.suite_tables import Half, entries
-from umab.engine.simulate import takes, versions
+from umab.engine.exact import has_same_bits_everywhere
+from umab.engine.simulate import takes
+from umab.engine.work import Device, versions
 from umab.research.experiments import reading
 from umab.research.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
 from umab.tables.losses import Losses
@@ -85,11 +87,17 @@ class Cell(NamedTuple):
     n_trials: int
     versions: tuple[tuple[str, str], ...]
     """The versions of software on which its bits may depend."""
+    device: Device = "cpu"
 
     @property
     def id(self) -> str:
-        """A digest of exactly what the numbers depend on."""
+        """A digest of exactly what the numbers depend on.
+
+        The device is part of it only if the policy may have other bits there.
+        """
         content = [FORMAT, VERSION, self.policy, self.table.digest, self.delay, self.seed, self.n_trials, self.versions]
+        if self.device != "cpu" and not has_same_bits_everywhere(policy_of(self.policy)):
+            content.append(self.device)
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
     @property
@@ -160,6 +168,7 @@ class Grid:
     """
     same: tuple[tuple[str, str], ...]
     """Labels of tables, each with the label of an earlier table that is the same; such a table is run once."""
+    device: Device = "cpu"
 
     @cached_property
     def cells(self) -> dict[str, Cell]:
@@ -168,7 +177,7 @@ class Grid:
         refused = set(self.refused)
         # Tables come first, so that a sweep that is stopped has some tables done rather than a little of each.
         found = (
-            Cell(policy, table, delay, seed, self.sweep.n_trials, about)
+            Cell(policy, table, delay, seed, self.sweep.n_trials, about, self.device)
             for table in self.tables
             for delay in self.sweep.delays
             for policy in self.policies
@@ -198,12 +207,18 @@ class Grid:
             ],
             "refused": self.refused,
             "versions": versions(),
+            **({"device": self.device} if self.device != "cpu" else {}),
             "cells": list(self.cells),
         }
         return json.dumps(content, indent=1).encode()
 
 
-def grid_of(sweep: Sweep, real: bool | None = None, keep: Callable[[Losses], None] = lambda losses: None) -> Grid:
+def grid_of(
+    sweep: Sweep,
+    real: bool | None = None,
+    keep: Callable[[Losses], None] = lambda losses: None,
+    device: Device = "cpu",
+) -> Grid:
     """Return the cells of a sweep on its tables; `real` as for `umab.datasets.load`.
 
     Tables are loaded one at a time, so that only one has to be in memory. `keep` is called with each.
@@ -226,7 +241,7 @@ def grid_of(sweep: Sweep, real: bool | None = None, keep: Callable[[Losses], Non
                 refused += [(text, label) for text, policy in policies.items() if not takes(policy, losses)]
                 keep(losses)
             bar.advance(1)
-    grid = Grid(sweep, tuple(tables.values()), tuple(refused), tuple(same))
+    grid = Grid(sweep, tuple(tables.values()), tuple(refused), tuple(same), device)
     if not grid.cells:
         raise ValueError("there must be at least one cell to run, but no policy accepts the losses of any table")
     return grid

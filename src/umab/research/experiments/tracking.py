@@ -32,6 +32,7 @@ from umab.algorithms.names import policy_as_written as policy_of
 from umab.datasets.changing_tables import ChangingEntry
 from umab.datasets.suite_parts import Entry, Half
 from umab.datasets.suite_tables import entries
+from umab.engine.work import Device
 from umab.research.experiments.alarms import Alarms, count_alarms
 from umab.research.experiments.contest import (
     AT_RANDOM,
@@ -195,6 +196,7 @@ def track(
     seed: int = 0,
     data_seed: int = 0,
     real: bool | None = None,
+    device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | None = None,
 ) -> list[Shares]:
@@ -211,7 +213,7 @@ def track(
         Whether also to run UMAB-W with each ingredient off.
     names
         The tables to run on, of both groups; by default, all.
-    n_trials, seed, n_threads, progress
+    n_trials, seed, device, n_threads, progress
         As for `umab.simulate`.
     data_seed, real
         As `seed` and `real` of `umab.datasets.suite`.
@@ -229,7 +231,7 @@ def track(
         + sum(_n_rounds(losses for _, losses in found.stationary) for found in chosen.values()) * (len(run) + 3)
     )
     with Progress(n_trials * n_rounds, "running the suite", progress, unit="rounds") as bar:
-        trials = Trials(n_trials, seed, n_threads, bar)
+        trials = Trials(n_trials, seed, n_threads, bar, device)
         periods = {kind: best_period(losses, trials) for kind, losses in searched.items()}
         return [
             Shares(

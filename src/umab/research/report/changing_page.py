@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 from umab.research.experiments.alarms import MOST_FALSE_ALARMS, Alarms
 from umab.research.experiments.contest import FLOOR, RECOMMENDED, STEADY
 from umab.research.experiments.runner import Summary

@@ -12,7 +12,7 @@ import numpy as np
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
 from umab.datasets.suite_parts import Half
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 from umab.research.experiments.contest import (
     AT_RANDOM,
     FLOOR,

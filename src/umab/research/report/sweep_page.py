@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
-from umab.engine.simulate import versions
+from umab.engine.work import versions
 from umab.research.experiments.pooled import Found
 from umab.research.experiments.sweep import Entry, column
 from umab.research.report import shell, words

@@ -1,0 +1,279 @@
+"""Policies on a GPU; the only module that knows about CUDA.
+
+One thread plays one trial, with the loops of `umab.engine.loops` and the functions of the policy as they are in its
+file. Numba compiles them with two choices of our own. A multiplication and an addition are never contracted into one
+operation that rounds once, so that every +, −, ×, ÷ and √ gives the bits that it gives on a processor; `_uncontracted`
+says how. And the number of arms is a constant of the code, so that loops over arms can be unrolled.
+
+Where there is no GPU, ``NUMBA_ENABLE_CUDASIM=1`` runs the same kernels in Numba's simulator, for tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import threading
+import warnings
+from collections.abc import Iterator
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.algorithms.base import Policy
+from umab.engine import kernels, loops, threads
+from umab.engine.buffers import buffer_functions
+from umab.engine.fingerprint import digest_of, references, text_of
+from umab.engine.layout import blank_ticket, layout_of
+from umab.engine.pcg import seed_generator
+from umab.maths.simplex import draw
+
+MAX_REGISTERS = 168
+"""Registers of a thread: as many as let three groups of threads run at once on a multiprocessor. With more there are
+two; with fewer, numbers go to memory and back."""
+MOST_IN_THREAD = 16 * 1024
+"""The largest state, in bytes, that a thread keeps in its own memory; a larger one stays in that of the device."""
+THREADS = 128
+"""Threads in a group, which start together."""
+_SEED_GENERATOR: Any = seed_generator
+_OPTIONS = {"lto": False, "fastmath": False}
+"""Linking with `lto` would generate code anew, and contract what `_uncontracted` has kept apart. Numba drops it unless
+the function is passed in the same call."""
+
+
+@functools.cache
+def device() -> Any:
+    """Return the module `numba.cuda`, if there is a GPU that it can use."""
+    cuda = _imported()
+    if not cuda.is_available():
+        raise RuntimeError(f"device='gpu' needs an NVIDIA GPU and its driver, but {_what_is_missing(cuda)}")
+    _check_rounding(cuda)
+    return cuda
+
+
+def _imported() -> Any:
+    # numba-cuda 0.30 imports a name that NumPy 2.5 has dropped.
+    stands_in = not hasattr(np, "row_stack")
+    if stands_in:
+        np.row_stack = np.vstack
+    try:
+        from numba import cuda
+
+        if stands_in and not is_simulated():
+            importlib.import_module("numba.cuda.np.arrayobj")
+    except ImportError as error:
+        raise ImportError(f"device='gpu' needs numba-cuda: pip install 'umab[gpu]' ({error})") from None
+    finally:
+        if stands_in:
+            del np.row_stack
+    return cuda
+
+
+def _what_is_missing(cuda: Any) -> str:
+    """Say why there is no GPU to use."""
+    try:
+        cuda.current_context()
+    except Exception as error:  # whatever the driver, or the lack of one, says
+        return f"none can be used here: {error}"
+    return "none can be used here"
+
+
+def is_simulated() -> bool:
+    """Whether there is Numba's simulator in place of a GPU."""
+    from numba.core import config
+
+    return bool(config.ENABLE_CUDASIM)
+
+
+def description() -> str:
+    """Return the name of the GPU and the version of what compiles for it."""
+    cuda = device()
+    if is_simulated():
+        return "numba's simulator of a GPU"
+    version = importlib.metadata.version("numba-cuda")
+    name = cuda.get_current_device().name
+    return f"{name.decode() if isinstance(name, bytes) else name}, numba-cuda {version}"
+
+
+def free_memory() -> int:
+    """Return how many bytes of the memory of the device are free."""
+    return 1 << 28 if is_simulated() else int(device().current_context().get_memory_info()[0])
+
+
+def on_device(array: npt.NDArray[Any]) -> Any:
+    """Return a copy of an array on the device."""
+    return device().to_device(array)
+
+
+def on_host(array: Any) -> npt.NDArray[Any]:
+    """Return a copy of an array of the device, once all that was begun there is done."""
+    found: npt.NDArray[Any] = array.copy_to_host()
+    return found
+
+
+def empty(shape: tuple[int, ...], kind: Any, order: str) -> Any:
+    """Return a new array on the device; with order "F", its first index is the one that neighbours in memory share."""
+    return device().device_array(shape, dtype=kind, order=order)
+
+
+def wait() -> None:
+    """Wait until all that was begun on the device is done."""
+    device().synchronize()
+
+
+@contextlib.contextmanager
+def _uncontracted() -> Iterator[None]:
+    """Let the compiler of the device keep multiplications and additions apart.
+
+    Its option for that is ``fma``, which Numba does not pass on. So it is added where Numba calls that compiler; in
+    the code that comes of it, each operation says how it rounds, which no later step changes.
+    """
+    from numba.cuda.cudadrv import nvvm
+
+    with _one_at_a_time:
+        compile_ir = nvvm.compile_ir
+        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        try:
+            yield
+        finally:
+            nvvm.compile_ir = compile_ir
+
+
+_one_at_a_time = threading.RLock()
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Let Numba not warn of launches that do not fill the device: small ones are quick all the same."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*under-utilization")
+        yield
+
+
+def _check_rounding(cuda: Any) -> None:
+    """Compute x·y + z once: if it is rounded once, another version of Numba compiles in another way."""
+    factors = np.array([1.0 + 2.0**-30, 1.0 + 2.0**-30, -1.0])
+    kernel, out = Kernel(threads.contract), cuda.to_device(np.zeros(1))
+    kernel(1, cuda.to_device(factors), out, imported=cuda)
+    if out.copy_to_host()[0] != factors[0] * factors[1] + factors[2]:
+        raise RuntimeError("this version of numba-cuda contracts a multiplication and an addition, which is not exact")
+
+
+class Kernel:
+    """A kernel, compiled at its first call for the types of its arguments."""
+
+    def __init__(self, template: Any, names: dict[str, Any] | None = None, digest: str = "") -> None:
+        self.template, self._names = template, names or {}
+        # Numba's cache looks at the file of the template only, so that the name says what else it is made of.
+        self._digest = digest or digest_of((_SEED_GENERATOR,), repr((_OPTIONS, MAX_REGISTERS)))[:20]
+        self._launched: Any = None
+
+    def __call__(self, shape: int | tuple[int, int], *arguments: Any, imported: Any = None) -> None:
+        """Run it with a thread for each place in a shape."""
+        cuda = device() if imported is None else imported
+        if self._launched is None:
+            self._launched = self._to_launch(cuda)
+        if isinstance(shape, int):
+            grid: Any = (shape + THREADS - 1) // THREADS
+        else:
+            grid = (shape[0] + THREADS - 1) // THREADS, shape[1]
+        with contextlib.ExitStack() as stack:
+            if not is_simulated():
+                stack.enter_context(_without_advice())
+                # At every call: one with arrays of another layout compiles anew.
+                stack.enter_context(_uncontracted())
+            self._launched[grid, THREADS if isinstance(shape, int) else (THREADS, 1)](*arguments)
+
+    @property
+    def compiled(self) -> Any:
+        """What Numba has compiled for the types of the first call."""
+        return next(iter(self._launched.overloads.values()))
+
+    def function(self, cuda: Any) -> FunctionType:
+        """Return the function to compile, with all names filled in."""
+        from numba import types
+
+        names = {**vars(threads), **self._names, "cuda": cuda, "float64": types.float64, "int64": types.int64}
+        if "seed_generator" in self.template.__code__.co_names:
+            names["seed_generator"] = _for_device(cuda, _SEED_GENERATOR, {})
+        function = FunctionType(self.template.__code__, names, self.template.__name__)
+        function.__qualname__ = f"{self.template.__name__}.{self._digest}"
+        return function
+
+    def _to_launch(self, cuda: Any) -> Any:
+        function = self.function(cuda)
+        if is_simulated():
+            return cuda.jit(function)
+        try:
+            return cuda.jit(function, cache=True, max_registers=MAX_REGISTERS, **_OPTIONS)
+        except (RuntimeError, ImportError, AttributeError):  # there is no folder for the cache
+            return cuda.jit(function, max_registers=MAX_REGISTERS, **_OPTIONS)
+
+
+BEGIN, BEGIN_DELAYED = Kernel(threads.begin), Kernel(threads.begin_delayed)
+SUM_BLOCKS, MERGE_BLOCKS = Kernel(threads.sum_blocks), Kernel(threads.merge_blocks)
+LAST_ROUND, FIND_BROKEN = Kernel(threads.last_round), Kernel(threads.find_broken)
+
+
+def kernel_of(policy: Policy, n_arms: int, kind: str) -> Kernel:
+    """Return the kernel that plays rounds of policies of this type: ``"plain"``, ``"delayed"`` or ``"among"``."""
+    layout = layout_of(policy)
+    size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
+    template, loop, steps, more = {
+        "plain": (threads.run_in_thread, loops.play_trial, kernels.steps(policy), {}),
+        "delayed": (threads.run_delayed, loops.play_delayed, kernels.steps(policy), {}),
+        "among": (threads.run_among, loops.play_among, kernels.steps_among(policy), loops.PARTS_AMONG),
+    }[kind]
+    if kind == "plain" and 8 * size > MOST_IN_THREAD:
+        template = threads.run_in_device
+    hooks = kernels.hooks(policy)
+    parts: dict[str, Any] = {"draw": draw, "charge": kernels.charge, **buffer_functions(layout), **hooks, **more}
+    parts["uniform_of"] = loops.drawn_uniform
+    rows_of = _rows_of()
+    loading = buffer_functions(layout, rows_of)  # these do what those of a processor do, in another way
+    steps = {**steps, "rounds": loop}
+    sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
+    constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
+    made_of_them = repr({name: text_of(step.__code__) for name, step in steps.items()})
+    digest = digest_of(tuple(parts.values()), made_of_them, repr((_OPTIONS, MAX_REGISTERS, sizes)), repr(constants))
+    types = [record.types for record in (layout.parameters, layout.state, layout.ticket) if record is not None]
+    key = (template, digest, *hooks.values(), *types)
+    if key not in _kernels:
+        cuda = device()
+        known: dict[FunctionType, Any] = {rows_of: rows_of}  # which Numba knows
+        names = {**vars(kernels), **vars(loops), **vars(threads), **constants}
+        names |= {name: _for_device(cuda, part, known) for name, part in {**parts, **loading}.items()}
+        for name, step in steps.items():
+            names[name] = _for_device(cuda, FunctionType(step.__code__, names, step.__name__), known)
+        _kernels[key] = Kernel(template, names, f"{type(policy).__name__}.{digest[:20]}")
+    return _kernels[key]
+
+
+_kernels: dict[Any, Kernel] = {}
+
+
+def _rows_of() -> Any:
+    """Return what makes a view of an array from its shape and its strides.
+
+    `reshape` needs contiguous arrays, and calls a function that is compiled elsewhere, so that Numba would not cache
+    the code. `as_strided` returns an array from a function, which it does not allow.
+    """
+    if is_simulated():
+        return np.lib.stride_tricks.as_strided
+    return importlib.import_module("numba.cuda.np.arrayobj").reshape_unchecked
+
+
+def _for_device(cuda: Any, function: Any, known: dict[FunctionType, Any]) -> Any:
+    """Return a function, with all that it calls, for the device."""
+    if function not in known:
+        used = {name: value for name, value in references(function) if isinstance(value, FunctionType)}
+        fresh = {name: _for_device(cuda, value, known) for name, value in used.items()}
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = tuple(CellType(fresh[name]) if name in fresh else cell for name, cell in cells)
+        names = {**function.__globals__, **fresh}
+        copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+        known[function] = copy if is_simulated() else cuda.jit(copy, device=True, forceinline=True, **_OPTIONS)
+    return known[function]

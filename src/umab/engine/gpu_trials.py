@@ -1,0 +1,304 @@
+"""Many trials on a GPU: what fits into its memory at a time, what comes back, and curves with the bits of a processor.
+
+Trials are grouped into blocks of 32. The regrets of a block are summed in the order of its trials, and blocks are
+merged in their order, as in `umab.engine.simulate`. So a policy whose draws have the bits that they have on a processor
+has the same curves, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.algorithms.base import Policy
+from umab.engine import gpu
+from umab.engine.delays import Delays
+from umab.engine.layout import blank_ticket, check_distribution, layout_of
+from umab.engine.pcg import GENERATOR_SIZE, pool_of
+from umab.engine.work import Curve, Rows
+from umab.results.among import CostsAmong
+from umab.results.regret import Costs, pieces
+from umab.tables.losses import Losses
+
+TRIALS_A_BLOCK = 32
+MOST_TRIALS = 2**32
+"""The number of a trial has one word of 32 bits on a GPU."""
+_MOST_THREADS = 1 << 20
+_MOST_WORK = 1 << 32
+"""How many arms times rounds times trials a launch may have: it cannot be interrupted, and should take no second."""
+
+
+class Cell(NamedTuple):
+    """A policy, ready to play, on one of several tables."""
+
+    policy: Policy
+    table: int
+
+
+class Task(NamedTuple):
+    """What all cells share. The tables have the same shape, and the policies are of the same type."""
+
+    losses: Sequence[Losses]
+    costs: Sequence[Costs | CostsAmong]
+    delays: Delays | None
+    n_trials: int
+    seed: int
+    expected: bool
+    advance: Callable[[int], None]
+    """Is told how many rounds were played; may raise an error, to stop."""
+
+
+def run(cells: Sequence[Cell], task: Task, kept: Sequence[Rows]) -> tuple[Curve, Curve]:
+    """Play all trials of all cells; return, for each cell and round, the mean and the sum of squared deviations."""
+    if task.n_trials > MOST_TRIALS:
+        raise ValueError(f"n_trials must be at most {MOST_TRIALS} on a GPU, but got {task.n_trials}")
+    n_rounds = task.losses[0].n_rounds
+    device = _Device(cells, task)
+    blocks = _Blocks.of(len(cells), task.n_trials)
+    n_blocks = len(blocks.cells)
+    mean, squares = np.zeros((len(cells), n_rounds)), np.zeros((len(cells), n_rounds))
+    curves = gpu.on_device(mean), gpu.on_device(squares)
+    at_once, n_piece = device.plan(n_blocks)
+    for first in range(0, n_blocks, at_once):
+        chunk = blocks.between(first, min(first + at_once, n_blocks))
+        _play(device, chunk, task, kept, n_piece, curves)
+    mean, squares = (gpu.on_host(each) for each in curves)
+    if _ends_alone(n_rounds):
+        _merge_last(blocks, [each.final for each in kept], mean, squares)
+    return mean, squares
+
+
+class _Blocks(NamedTuple):
+    """Blocks of trials, in order; a row of a thread belongs to each of their 32 places, used or not."""
+
+    cells: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    """The first trial of each block."""
+    sizes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, n_cells: int, n_trials: int) -> _Blocks:
+        starts = np.arange(0, n_trials, TRIALS_A_BLOCK)
+        first = np.tile(starts, n_cells)
+        return cls(np.repeat(np.arange(n_cells), len(starts)), first, np.minimum(TRIALS_A_BLOCK, n_trials - first))
+
+    def between(self, first: int, stop: int) -> _Blocks:
+        return _Blocks(*(each[first:stop] for each in self))
+
+    def shares(self) -> tuple[Curve, Curve]:
+        """Return with which weights the mean and the squared gap of each block are merged into what came before."""
+        done, new = self.first.astype(np.float64), self.sizes.astype(np.float64)
+        return new / (done + new), done * new / (done + new)
+
+
+class _Device:
+    """What stays on the device, whatever the trials: tables, parameters and compiled loops."""
+
+    def __init__(self, cells: Sequence[Cell], task: Task) -> None:
+        policy, losses = cells[0].policy, task.losses[0]
+        self.policy, self.layout = policy, layout_of(policy)
+        self.n_rounds, self.n_arms = losses.n_rounds, losses.n_arms
+        starts = np.array([self.layout.start(each.policy, self.n_arms) for each in cells])
+        self.size = starts.shape[1]
+        blank = blank_ticket(policy, self.layout, self.n_arms)
+        self.blank = gpu.on_device(blank if len(blank) else np.zeros(1))
+        self.ticket_size = max(1, len(blank))
+        self.starts, self.pool = gpu.on_device(starts), gpu.on_device(pool_of(task.seed))
+        self.tables = np.array([each.table for each in cells])
+        self.among = isinstance(task.costs[0], CostsAmong)
+        self.late = Delays.of(0, self.n_rounds) if self.among and task.delays is None else task.delays
+        self.kind = "among" if self.among else "plain" if self.late is None else "delayed"
+        self.kernel = gpu.kernel_of(policy, self.n_arms, self.kind)
+        whole = slice(0, self.n_rounds)
+        seen = [each.table for each in task.losses]
+        compared = list(zip(*(each.in_rounds(whole) for each in task.costs), strict=True))
+        arrays = [seen, *compared]
+        if self.among:
+            self.arrays = [gpu.on_device(np.ascontiguousarray(each[0])) for each in arrays]
+        else:
+            self.arrays = [gpu.on_device(np.stack(each)) for each in arrays]
+        self.n_open = 1
+        if self.late is not None:
+            # The longest delay that a trial may have decides how large the rings are; functions may draw any.
+            self.n_open = self.n_rounds + 1 if self.late.given is None else int(self.late.given.max()) + 1
+
+    @property
+    def bytes_of_trial(self) -> int:
+        """The memory that a trial takes, whatever the rounds."""
+        found: int = 8 * (self.size + GENERATOR_SIZE + (self.n_arms if self.among else 1) + 1)
+        if self.late is not None:
+            found += 8 * self.n_open * (1 + 5 + self.ticket_size) + 8 * self.ticket_size
+            found += 8 * self.n_rounds if self.late.given is None else 0
+        return found
+
+    def plan(self, n_blocks: int) -> tuple[int, int]:
+        """Return how many blocks and how many rounds are played at a time, so that all of it fits into memory."""
+        most = gpu.free_memory() // 2
+        # In each round: its regret, its arm, and 1/32 of a mean and of a sum of squares.
+        of_round = 8 + np.min_scalar_type(self.n_arms - 1).itemsize + 1
+        n_threads = min(TRIALS_A_BLOCK * n_blocks, _MOST_THREADS)
+        least = min(self.n_rounds, 64)
+        n_threads = min(n_threads, most // (self.bytes_of_trial + least * of_round))
+        if n_threads < TRIALS_A_BLOCK:
+            needed = TRIALS_A_BLOCK * (self.bytes_of_trial + least * of_round)
+            raise MemoryError(
+                f"{TRIALS_A_BLOCK} trials must fit into half of the free memory of the GPU, which is {most} bytes, but "
+                f"they need {needed}"
+            )
+        n_threads -= n_threads % TRIALS_A_BLOCK
+        n_piece = min(
+            self.n_rounds,
+            (most // n_threads - self.bytes_of_trial) // of_round,
+            max(least, _MOST_WORK // (n_threads * self.n_arms)),
+        )
+        return n_threads // TRIALS_A_BLOCK, int(n_piece)
+
+    def delays_of(self, blocks: _Blocks, seed: int) -> npt.NDArray[np.int64]:
+        """Return the delays of each trial, or one row for all."""
+        assert self.late is not None
+        if self.late.given is not None:
+            return self.late.given[None, :]
+        found = np.zeros((TRIALS_A_BLOCK * len(blocks.cells), self.n_rounds), dtype=np.int64)
+        for k, (first, size) in enumerate(zip(blocks.first.tolist(), blocks.sizes.tolist(), strict=True)):
+            at = TRIALS_A_BLOCK * k
+            found[at : at + size] = self.late.of_trials(seed, range(first, first + size), self.n_rounds)
+        return found
+
+
+def _play(
+    device: _Device, blocks: _Blocks, task: Task, kept: Sequence[Rows], n_piece: int, curves: tuple[Any, Any]
+) -> None:
+    """Play all rounds of some blocks."""
+    n_blocks = len(blocks.cells)
+    n_threads = TRIALS_A_BLOCK * n_blocks
+    # Threads that run together read neighbouring numbers if the trial is what changes first in memory.
+    buffers = gpu.empty((n_threads, device.size), np.float64, "F")
+    generators = gpu.empty((n_threads, GENERATOR_SIZE), np.int64, "F")
+    of_blocks = [
+        gpu.on_device(each) for each in (blocks.cells, blocks.first, blocks.sizes, device.tables[blocks.cells])
+    ]
+    cells, first_trials, sizes, tables = of_blocks
+    gpu.BEGIN(n_threads, buffers, generators, device.starts, cells, device.pool, first_trials)
+    totals = gpu.on_device(np.zeros((n_threads, device.n_arms) if device.among else n_threads))
+    rings: tuple[Any, ...] = ()
+    if device.late is not None:
+        n_open = device.n_open
+        rooms = gpu.empty((n_threads, n_open + 1, device.ticket_size), np.float64, "F")
+        links = gpu.empty((n_threads, 5 if device.among else 4, n_open), np.int64, "F")
+        gpu.BEGIN_DELAYED(n_threads, rooms, device.blank, links)
+        delays = gpu.on_device(device.delays_of(blocks, task.seed))
+        rings = delays, gpu.empty((n_threads, n_open), np.float64, "F"), links
+    head = (
+        (buffers, generators, rooms)
+        if device.among
+        else (buffers, generators, tables, device.blank if device.late is None else rooms)
+    )
+    arm_type = np.min_scalar_type(device.n_arms - 1)
+    n_played = int(blocks.sizes.sum())
+    edges = np.flatnonzero(np.diff(blocks.cells, prepend=-1, append=-1))
+    present = blocks.cells[edges[:-1]]
+    for first in range(0, device.n_rounds, n_piece):
+        stop = min(first + n_piece, device.n_rounds)
+        regret = gpu.empty((n_threads, stop - first), np.float64, "C")
+        arms = gpu.empty((n_threads, stop - first), arm_type, "C")
+        device.kernel(n_threads, *head, *device.arrays, first, stop, task.expected, totals, regret, arms, *rings)
+        _merge(blocks, regret, sizes, edges, present, curves, first)
+        gpu.wait()
+        _keep(blocks, kept, present, edges, regret, arms, slice(first, stop))
+        task.advance(n_played * (stop - first))
+    final = gpu.empty((n_threads,), np.float64, "C")
+    gpu.LAST_ROUND(n_threads, regret, final)
+    _each_cell(
+        blocks, present, edges, gpu.on_host(final), lambda cell, trials, rows: _put(kept[cell].final, trials, rows)
+    )
+    _check(device, buffers, n_threads)
+
+
+def _merge(
+    blocks: _Blocks,
+    regret: Any,
+    sizes: Any,
+    edges: npt.NDArray[np.int64],
+    present: npt.NDArray[np.int64],
+    curves: tuple[Any, Any],
+    first: int,
+) -> None:
+    """Take the regret of some rounds into the curves of their cells."""
+    n_rounds = regret.shape[1]
+    means = gpu.empty((len(blocks.cells), n_rounds), np.float64, "C")
+    squares = gpu.empty((len(blocks.cells), n_rounds), np.float64, "C")
+    gpu.SUM_BLOCKS((n_rounds, len(blocks.cells)), regret, sizes, means, squares)
+    shares, weights = (gpu.on_device(each) for each in blocks.shares())
+    starts, of_cells = gpu.on_device(edges.astype(np.int64)), gpu.on_device(present)
+    gpu.MERGE_BLOCKS((n_rounds, len(present)), means, squares, starts, of_cells, shares, weights, *curves, first)
+
+
+def _each_cell(
+    blocks: _Blocks,
+    present: npt.NDArray[np.int64],
+    edges: npt.NDArray[np.int64],
+    rows: npt.NDArray[Any],
+    put: Callable[[int, slice, npt.NDArray[Any]], None],
+) -> None:
+    """Hand the rows of threads over to their cells, without those of threads that no trial has used."""
+    for cell, start, stop in zip(present.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        first = int(blocks.first[start])
+        n_trials = int(blocks.sizes[start:stop].sum())
+        put(cell, slice(first, first + n_trials), rows[TRIALS_A_BLOCK * start : TRIALS_A_BLOCK * start + n_trials])
+
+
+def _put(target: npt.NDArray[Any], place: Any, rows: npt.NDArray[Any]) -> None:
+    target[place] = rows
+
+
+def _keep(
+    blocks: _Blocks,
+    kept: Sequence[Rows],
+    present: npt.NDArray[np.int64],
+    edges: npt.NDArray[np.int64],
+    regret: Any,
+    arms: Any,
+    piece: slice,
+) -> None:
+    """Bring back what is kept of every round."""
+    if kept[0].arms is not None:
+        found = gpu.on_host(arms)
+        _each_cell(blocks, present, edges, found, lambda c, trials, rows: _put(kept[c].arms, (trials, piece), rows))  # type: ignore[arg-type]
+    if kept[0].regret is not None:
+        found = gpu.on_host(regret)
+        _each_cell(blocks, present, edges, found, lambda c, trials, rows: _put(kept[c].regret, (trials, piece), rows))  # type: ignore[arg-type]
+
+
+def _check(device: _Device, buffers: Any, n_threads: int) -> None:
+    """Raise an error if an update has not left a distribution."""
+    policy, layout = device.policy, device.layout
+    place = layout.first_of_state + layout.state.first_vector
+    place += layout.state.vectors.index(layout.distribution) * device.n_arms
+    broken = gpu.empty((n_threads,), np.int64, "C")
+    lowest = 0.0 if policy.plays_each_arm_first else math.ulp(0.0)
+    gpu.FIND_BROKEN(n_threads, buffers, place, device.n_arms, lowest, broken)
+    found = np.flatnonzero(gpu.on_host(broken))
+    if len(found):
+        check_distribution(policy, layout.probabilities(gpu.on_host(buffers)[found]))
+
+
+def _ends_alone(n_rounds: int) -> bool:
+    """Whether a processor has the last round in a piece of its own, whose trials NumPy sums in another order."""
+    last = list(pieces(n_rounds))[-1]
+    return bool(last.stop - last.start == 1)
+
+
+def _merge_last(blocks: _Blocks, finals: Sequence[Curve], mean: Curve, squares: Curve) -> None:
+    """Take the last round into the curves as a processor does that has it in a piece of its own."""
+    mean[:, -1] = squares[:, -1] = 0.0
+    shares, weights = blocks.shares()
+    for k, (cell, first, size) in enumerate(zip(*(each.tolist() for each in blocks), strict=True)):
+        regret = finals[cell][first : first + size, None]
+        middle = regret.mean(axis=0)
+        gap = middle[0] - mean[cell, -1]
+        mean[cell, -1] += gap * shares[k]
+        squares[cell, -1] += ((regret - middle) ** 2).sum(axis=0)[0] + gap * gap * weights[k]
