@@ -78,7 +78,27 @@ def test_without_a_gpu_an_error_says_what_is_missing() -> None:
     pytest.importorskip("numba_cuda")
     done = python(RUN, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 1
-    assert "RuntimeError: device='gpu' needs an NVIDIA GPU and its driver, but none can be used here" in done.stderr
+    assert "OSError: device='gpu' needs an NVIDIA GPU and its driver, but none can be used here" in done.stderr
+
+
+def test_without_a_gpu_commands_say_so_in_one_line(tmp_path: Path) -> None:
+    pytest.importorskip("numba_cuda")
+    (tmp_path / "losses.csv").write_text("a,b\n1,2\n2,1\n")
+    (tmp_path / "grid.toml").write_text('trials = 10\ndata = "losses.csv"\npolicies = ["uniform"]\n')
+    for arguments in (["compare", "losses.csv"], ["sweep", "grid.toml"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "umab.cli", *arguments, "--device", "gpu"],
+            cwd=tmp_path,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(
+            "umab: device='gpu' needs an NVIDIA GPU and its driver, but none can be used here"
+        )
+        assert done.stderr.count("\n") == 1
 
 
 def test_without_numba_cuda_an_error_says_what_to_install() -> None:

@@ -84,6 +84,8 @@ def run_sweep(options: argparse.Namespace) -> int:
         cells = [cell for id, cell in grid.cells.items() if id not in done]
         print("".join(f"{line}\n" for line in sweep_notes(grid, n_apart)), end="", flush=True)
         if options.dry_run:
+            if options.device == "gpu":
+                print("the time is that of the processor; a GPU takes less")
             print(sweep_costs(grid, len(done), cost.estimate(cells, heads, crew.n_workers), before, crew))
             return 0
         try:

@@ -49,7 +49,7 @@ def device() -> Any:
     """Return the module `numba.cuda`, if there is a GPU that it can use."""
     cuda = _imported()
     if not cuda.is_available():
-        raise RuntimeError(f"device='gpu' needs an NVIDIA GPU and its driver, but {_what_is_missing(cuda)}")
+        raise OSError(f"device='gpu' needs an NVIDIA GPU and its driver, but {_what_is_missing(cuda)}")
     _check_rounding(cuda)
     return cuda
 
@@ -77,7 +77,7 @@ def _what_is_missing(cuda: Any) -> str:
     try:
         cuda.current_context()
     except Exception as error:  # whatever the driver, or the lack of one, says
-        return f"none can be used here: {error}"
+        return f"none can be used here: {' '.join(str(error).split()).rstrip(' :')}"
     return "none can be used here"
 
 
