@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels, loops
-from umab.engine.buffers import buffer_functions
-from umab.engine.fingerprint import digest_of, references, text_of
+from umab.engine.assembly import Assembly
+from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import layout_of
 from umab.maths.eligible import draw_among
-from umab.maths.simplex import draw
 
 _OPTIONS_OF_KERNELS = {
     "nogil": True,
@@ -86,9 +85,9 @@ def drawing_kernel() -> Callable[..., tuple[int, float, int, float]]:
     signature = drawn(given(nb.float64), given(nb.boolean), nb.float64, nb.float64)
     draws: Any = draw_among
     digest = digest_of((draws,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
-    used = {name: value for name, value in references(draws) if isinstance(value, FunctionType)}
-    names = {**draws.__globals__, **{name: _callable_when_compiled(value) for name, value in used.items()}}
-    function = FunctionType(draws.__code__, names, draws.__name__)
+    function = with_functions(
+        draws, {name: _callable_when_compiled(value) for name, value in functions_in(draws).items()}
+    )
     function.__qualname__ = f"{draws.__name__}.{digest[:20]}"
     return _machine_code(function, signature, "the draw among eligible arms")
 
@@ -157,26 +156,13 @@ def _compile(
 
     `more_parts` are functions that only this kernel calls, and `steps` its own steps, if it has any.
     """
-    layout = layout_of(policy)
-    hooks, steps = kernels.hooks(policy), kernels.steps(policy) if steps is None else steps
-    parts: dict[str, Any] = {"draw": draw, "charge": kernels.charge, **buffer_functions(layout), **hooks}
-    parts |= more_parts or {}
-    # The steps call the parts. Their names are still open, so only the code of the steps themselves counts here.
-    made_of_them = repr({name: text_of(step.__code__) for name, step in steps.items()})
-    digest = digest_of(tuple(parts.values()), made_of_them, repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
-    # Two classes may have the same code, as their update or as a State; machine code is made for one type.
-    types = [record.types for record in (layout.parameters, layout.state, layout.ticket) if record is not None]
-    key = (template, digest, *hooks.values(), *types)
+    options = repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS)
+    steps = kernels.steps(policy) if steps is None else steps
+    made_of = Assembly.of(policy, layout_of(policy), steps, more_parts or {}, *options)
+    key = template, *made_of.key
     if key not in _kernels:
-        names = {
-            **vars(kernels),
-            **vars(loops),
-            **{name: _callable_when_compiled(part) for name, part in parts.items()},
-        }
-        for name, step in steps.items():
-            names[name] = _callable_when_compiled(FunctionType(step.__code__, names, step.__name__))
-        function = FunctionType(template.__code__, names, template.__name__)
-        function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{digest[:20]}"
+        function = FunctionType(template.__code__, made_of.names(_callable_when_compiled), template.__name__)
+        function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{made_of.digest[:20]}"
         _kernels[key] = _machine_code(function, signature, f"the update of {type(policy).__name__}")
     return _kernels[key]
 
@@ -213,14 +199,11 @@ def _callable_when_compiled(function: FunctionType) -> FunctionType:
     digest = digest_of((function,))
     if (function, digest) in _known:
         return _known[function, digest]
-    used = {name: value for name, value in references(function) if isinstance(value, FunctionType)}
+    used = functions_in(function)
     fresh = {name: _callable_when_compiled(value) for name, value in used.items()}
     told = function
     if function in _told or any(fresh[name] is not used[name] for name in used):
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        closure = tuple(CellType(fresh[name]) if name in fresh else cell for name, cell in cells)
-        names = {**function.__globals__, **fresh}
-        told = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+        told = with_functions(function, fresh)
     register_jitable(**_OPTIONS_OF_PARTS)(told)
     _told.add(told)
     _known[function, digest] = told

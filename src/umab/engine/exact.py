@@ -7,11 +7,11 @@ a library makes them, and that of a GPU is another one than that of a processor.
 from __future__ import annotations
 
 import dis
-from types import CodeType, FunctionType
+from types import CodeType
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels
-from umab.engine.fingerprint import references
+from umab.engine.fingerprint import reached
 
 _ROUNDED_ALIKE = {"sqrt", "fabs", "floor", "ceil", "frexp", "ldexp", "copysign", "isfinite", "isinf", "isnan"}
 _ROUNDED_ALIKE |= {"inf", "nan", "pi", "e", "tau"}
@@ -27,16 +27,7 @@ def has_same_bits_everywhere(policy: Policy) -> bool:
     >>> has_same_bits_everywhere(umab.policy("umab-nn")), has_same_bits_everywhere(umab.policy("exp3"))
     (True, False)
     """
-    met = dict.fromkeys(kernels.hooks(policy).values())
-    waiting = list(met)
-    for function in waiting:  # the list grows in this loop
-        if not _is_rounded_alike(function.__code__):
-            return False
-        for _, value in references(function):
-            if isinstance(value, FunctionType) and value not in met:
-                met[value] = None
-                waiting.append(value)
-    return True
+    return all(_is_rounded_alike(function.__code__) for function in reached(kernels.hooks(policy).values()))
 
 
 def _is_rounded_alike(code: CodeType) -> bool:

@@ -10,20 +10,14 @@ import dis
 import functools
 import hashlib
 import math
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections.abc import Iterable, Iterator, Mapping
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 
 def digest_of(functions: tuple[FunctionType, ...], *beside: str) -> str:
     """Return a digest of all that these functions compute, and of the texts in `beside`."""
-    met = dict.fromkeys(functions)  # in the order in which they were met
-    waiting = list(met)
-    for function in waiting:  # the list grows in this loop
-        for _, value in references(function):
-            if isinstance(value, FunctionType) and value not in met:
-                met[value] = None
-                waiting.append(value)
+    met = reached(functions)
     digest, place = hashlib.sha256(), {function: index for index, function in enumerate(met)}
     for function in met:
         for piece in _fingerprint(function, place):
@@ -31,6 +25,31 @@ def digest_of(functions: tuple[FunctionType, ...], *beside: str) -> str:
     for each in beside:
         digest.update(each.encode() + b"\0")
     return digest.hexdigest()
+
+
+def reached(functions: Iterable[FunctionType]) -> list[FunctionType]:
+    """Return functions and all that can be reached from them, in the order in which they were met."""
+    met = dict.fromkeys(functions)
+    waiting = list(met)
+    for function in waiting:  # the list grows in this loop
+        for value in functions_in(function).values():
+            if value not in met:
+                met[value] = None
+                waiting.append(value)
+    return waiting
+
+
+def functions_in(function: FunctionType) -> dict[str, FunctionType]:
+    """Return the functions that a function uses, by the names that it has for them."""
+    return {name: value for name, value in references(function) if isinstance(value, FunctionType)}
+
+
+def with_functions(function: FunctionType, others: Mapping[str, Any]) -> FunctionType:
+    """Return a copy of a function that uses others, by the names that it has for them."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    closure = tuple(CellType(others[name]) if name in others else cell for name, cell in cells)
+    names = {**function.__globals__, **others}
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
 
 
 def text_of(code: CodeType) -> str:

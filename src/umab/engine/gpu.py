@@ -17,7 +17,7 @@ import importlib.metadata
 import threading
 import warnings
 from collections.abc import Iterator
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,12 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels, loops, threads
+from umab.engine.assembly import Assembly
 from umab.engine.buffers import buffer_functions
-from umab.engine.fingerprint import digest_of, references, text_of
+from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import blank_ticket, layout_of
-from umab.engine.pcg import seed_generator
-from umab.maths.simplex import draw
+from umab.engine.pcg import GENERATOR_SIZE
+from umab.results.regret import TRIALS_A_BLOCK
 
 MAX_REGISTERS = 168
 """Registers of a thread: as many as let three groups of threads run at once on a multiprocessor. With more there are
@@ -38,10 +39,11 @@ MOST_IN_THREAD = 16 * 1024
 """The largest state, in bytes, that a thread keeps in its own memory; a larger one stays in that of the device."""
 THREADS = 128
 """Threads in a group, which start together."""
-_SEED_GENERATOR: Any = seed_generator
 _OPTIONS = {"lto": False, "fastmath": False}
 """Linking with `lto` would generate code anew, and contract what `_uncontracted` has kept apart. Numba drops it unless
 the function is passed in the same call."""
+_BUILD = repr((_OPTIONS, MAX_REGISTERS, TRIALS_A_BLOCK, GENERATOR_SIZE))
+"""What all code depends on, beside its functions."""
 
 
 @functools.cache
@@ -168,7 +170,7 @@ class Kernel:
     def __init__(self, template: Any, names: dict[str, Any] | None = None, digest: str = "") -> None:
         self.template, self._names = template, names or {}
         # Numba's cache looks at the file of the template only, so that the name says what else it is made of.
-        self._digest = digest or digest_of((_SEED_GENERATOR,), repr((_OPTIONS, MAX_REGISTERS)))[:20]
+        self._digest = digest or digest_of(tuple(functions_in(template).values()), _BUILD)[:20]
         self._launched: Any = None
 
     def __call__(self, shape: int | tuple[int, int], *arguments: Any, imported: Any = None) -> None:
@@ -196,9 +198,9 @@ class Kernel:
         """Return the function to compile, with all names filled in."""
         from numba import types
 
-        names = {**vars(threads), **self._names, "cuda": cuda, "float64": types.float64, "int64": types.int64}
-        if "seed_generator" in self.template.__code__.co_names:
-            names["seed_generator"] = _for_device(cuda, _SEED_GENERATOR, {})
+        used = {name: _for_device(cuda, value, {}) for name, value in functions_in(self.template).items()}
+        names = {**vars(threads), **used, **self._names}
+        names |= {"cuda": cuda, "float64": types.float64, "int64": types.int64}
         function = FunctionType(self.template.__code__, names, self.template.__name__)
         function.__qualname__ = f"{self.template.__name__}.{self._digest}"
         return function
@@ -224,31 +226,22 @@ def kernel_of(policy: Policy, n_arms: int, kind: str) -> Kernel:
     size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
     template, loop, steps, more = {
         "plain": (threads.run_in_thread, loops.play_trial, kernels.steps(policy), {}),
-        "delayed": (threads.run_delayed, loops.play_delayed, kernels.steps(policy), {}),
+        "delayed": (threads.run_delayed, loops.play_delayed, kernels.steps(policy), loops.PARTS),
         "among": (threads.run_among, loops.play_among, kernels.steps_among(policy), loops.PARTS_AMONG),
     }[kind]
     if kind == "plain" and 8 * size > MOST_IN_THREAD:
         template = threads.run_in_device
-    hooks = kernels.hooks(policy)
-    parts: dict[str, Any] = {"draw": draw, "charge": kernels.charge, **buffer_functions(layout), **hooks, **more}
-    parts["uniform_of"] = loops.drawn_uniform
     rows_of = _rows_of()
-    loading = buffer_functions(layout, rows_of)  # these do what those of a processor do, in another way
-    steps = {**steps, "rounds": loop}
-    sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
     constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
-    made_of_them = repr({name: text_of(step.__code__) for name, step in steps.items()})
-    digest = digest_of(tuple(parts.values()), made_of_them, repr((_OPTIONS, MAX_REGISTERS, sizes)), repr(constants))
-    types = [record.types for record in (layout.parameters, layout.state, layout.ticket) if record is not None]
-    key = (template, digest, *hooks.values(), *types)
+    sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
+    parts = {**more, "uniform_of": loops.drawn_uniform}
+    made_of = Assembly.of(policy, layout, {**steps, "rounds": loop}, parts, _BUILD, repr(sizes), repr(constants))
+    key = template, *made_of.key
     if key not in _kernels:
-        cuda = device()
         known: dict[FunctionType, Any] = {rows_of: rows_of}  # which Numba knows
-        names = {**vars(kernels), **vars(loops), **vars(threads), **constants}
-        names |= {name: _for_device(cuda, part, known) for name, part in {**parts, **loading}.items()}
-        for name, step in steps.items():
-            names[name] = _for_device(cuda, FunctionType(step.__code__, names, step.__name__), known)
-        _kernels[key] = Kernel(template, names, f"{type(policy).__name__}.{digest[:20]}")
+        # Other functions that load do what those of a processor do.
+        names = made_of.names(lambda part: _for_device(device(), part, known), buffer_functions(layout, rows_of))
+        _kernels[key] = Kernel(template, {**names, **constants}, f"{type(policy).__name__}.{made_of.digest[:20]}")
     return _kernels[key]
 
 
@@ -269,11 +262,7 @@ def _rows_of() -> Any:
 def _for_device(cuda: Any, function: Any, known: dict[FunctionType, Any]) -> Any:
     """Return a function, with all that it calls, for the device."""
     if function not in known:
-        used = {name: value for name, value in references(function) if isinstance(value, FunctionType)}
-        fresh = {name: _for_device(cuda, value, known) for name, value in used.items()}
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        closure = tuple(CellType(fresh[name]) if name in fresh else cell for name, cell in cells)
-        names = {**function.__globals__, **fresh}
-        copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+        fresh = {name: _for_device(cuda, value, known) for name, value in functions_in(function).items()}
+        copy = with_functions(function, fresh)
         known[function] = copy if is_simulated() else cuda.jit(copy, device=True, forceinline=True, **_OPTIONS)
     return known[function]

@@ -1,12 +1,13 @@
 """Many trials on a GPU: what fits into its memory at a time, what comes back, and curves with the bits of a processor.
 
-Trials are grouped into blocks of 32. The regrets of a block are summed in the order of its trials, and blocks are
+Trials are grouped into blocks. The regrets of a block are summed in the order of its trials, and blocks are
 merged in their order, as in `umab.engine.simulate`. So a policy whose draws have the bits that they have on a processor
 has the same curves, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,10 +22,9 @@ from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.pcg import GENERATOR_SIZE, pool_of
 from umab.engine.work import Curve, Rows
 from umab.results.among import CostsAmong
-from umab.results.regret import Costs, pieces
+from umab.results.regret import TRIALS_A_BLOCK, Costs, pieces
 from umab.tables.losses import Losses
 
-TRIALS_A_BLOCK = 32
 MOST_TRIALS = 2**32
 """The number of a trial has one word of 32 bits on a GPU."""
 _MOST_THREADS = 1 << 20
@@ -88,6 +88,20 @@ class _Blocks(NamedTuple):
 
     def between(self, first: int, stop: int) -> _Blocks:
         return _Blocks(*(each[first:stop] for each in self))
+
+    def of_cells(self) -> list[tuple[int, slice]]:
+        """Return each cell that is here with its blocks."""
+        edges = np.flatnonzero(np.diff(self.cells, prepend=-1, append=-1)).tolist()
+        return [(int(self.cells[start]), slice(start, stop)) for start, stop in itertools.pairwise(edges)]
+
+    def places(self) -> list[tuple[int, slice, slice]]:
+        """Return each cell that is here with its trials, and with the threads that play them."""
+        found = []
+        for cell, blocks in self.of_cells():
+            n_trials = int(self.sizes[blocks].sum())
+            first, thread = int(self.first[blocks.start]), TRIALS_A_BLOCK * blocks.start
+            found.append((cell, slice(first, first + n_trials), slice(thread, thread + n_trials)))
+        return found
 
     def shares(self) -> tuple[Curve, Curve]:
         """Return with which weights the mean and the squared gap of each block are merged into what came before."""
@@ -178,10 +192,8 @@ def _play(
     # Threads that run together read neighbouring numbers if the trial is what changes first in memory.
     buffers = gpu.empty((n_threads, device.size), np.float64, "F")
     generators = gpu.empty((n_threads, GENERATOR_SIZE), np.int64, "F")
-    of_blocks = [
-        gpu.on_device(each) for each in (blocks.cells, blocks.first, blocks.sizes, device.tables[blocks.cells])
-    ]
-    cells, first_trials, sizes, tables = of_blocks
+    given = blocks.cells, blocks.first, device.tables[blocks.cells]
+    cells, first_trials, tables = (gpu.on_device(each) for each in given)
     gpu.BEGIN(n_threads, buffers, generators, device.starts, cells, device.pool, first_trials)
     totals = gpu.on_device(np.zeros((n_threads, device.n_arms) if device.among else n_threads))
     rings: tuple[Any, ...] = ()
@@ -199,78 +211,45 @@ def _play(
     )
     arm_type = np.min_scalar_type(device.n_arms - 1)
     n_played = int(blocks.sizes.sum())
-    edges = np.flatnonzero(np.diff(blocks.cells, prepend=-1, append=-1))
-    present = blocks.cells[edges[:-1]]
+    places, summing = blocks.places(), _Summing(blocks, curves)
     for first in range(0, device.n_rounds, n_piece):
         stop = min(first + n_piece, device.n_rounds)
         regret = gpu.empty((n_threads, stop - first), np.float64, "C")
         arms = gpu.empty((n_threads, stop - first), arm_type, "C")
         device.kernel(n_threads, *head, *device.arrays, first, stop, task.expected, totals, regret, arms, *rings)
-        _merge(blocks, regret, sizes, edges, present, curves, first)
+        summing.take_in(regret, first)
         gpu.wait()
-        _keep(blocks, kept, present, edges, regret, arms, slice(first, stop))
+        for name, found in (("arms", arms), ("regret", regret)):
+            if getattr(kept[0], name) is not None:
+                rows = gpu.on_host(found)
+                for cell, trials, of_threads in places:
+                    getattr(kept[cell], name)[trials, first:stop] = rows[of_threads]
         task.advance(n_played * (stop - first))
     final = gpu.empty((n_threads,), np.float64, "C")
     gpu.LAST_ROUND(n_threads, regret, final)
-    _each_cell(
-        blocks, present, edges, gpu.on_host(final), lambda cell, trials, rows: _put(kept[cell].final, trials, rows)
-    )
+    last = gpu.on_host(final)
+    for cell, trials, of_threads in places:
+        kept[cell].final[trials] = last[of_threads]
     _check(device, buffers, n_threads)
 
 
-def _merge(
-    blocks: _Blocks,
-    regret: Any,
-    sizes: Any,
-    edges: npt.NDArray[np.int64],
-    present: npt.NDArray[np.int64],
-    curves: tuple[Any, Any],
-    first: int,
-) -> None:
-    """Take the regret of some rounds into the curves of their cells."""
-    n_rounds = regret.shape[1]
-    means = gpu.empty((len(blocks.cells), n_rounds), np.float64, "C")
-    squares = gpu.empty((len(blocks.cells), n_rounds), np.float64, "C")
-    gpu.SUM_BLOCKS((n_rounds, len(blocks.cells)), regret, sizes, means, squares)
-    shares, weights = (gpu.on_device(each) for each in blocks.shares())
-    starts, of_cells = gpu.on_device(edges.astype(np.int64)), gpu.on_device(present)
-    gpu.MERGE_BLOCKS((n_rounds, len(present)), means, squares, starts, of_cells, shares, weights, *curves, first)
+class _Summing:
+    """Takes regrets into the curves of their cells."""
 
+    def __init__(self, blocks: _Blocks, curves: tuple[Any, Any]) -> None:
+        of_cells = blocks.of_cells()
+        starts = np.array([*(found.start for _, found in of_cells), len(blocks.cells)])
+        cells = np.array([cell for cell, _ in of_cells])
+        self._n_blocks, self._n_cells, self._curves = len(blocks.cells), len(cells), curves
+        self._sizes = gpu.on_device(blocks.sizes)
+        self._merging = [gpu.on_device(each) for each in (starts, cells, *blocks.shares())]
 
-def _each_cell(
-    blocks: _Blocks,
-    present: npt.NDArray[np.int64],
-    edges: npt.NDArray[np.int64],
-    rows: npt.NDArray[Any],
-    put: Callable[[int, slice, npt.NDArray[Any]], None],
-) -> None:
-    """Hand the rows of threads over to their cells, without those of threads that no trial has used."""
-    for cell, start, stop in zip(present.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        first = int(blocks.first[start])
-        n_trials = int(blocks.sizes[start:stop].sum())
-        put(cell, slice(first, first + n_trials), rows[TRIALS_A_BLOCK * start : TRIALS_A_BLOCK * start + n_trials])
-
-
-def _put(target: npt.NDArray[Any], place: Any, rows: npt.NDArray[Any]) -> None:
-    target[place] = rows
-
-
-def _keep(
-    blocks: _Blocks,
-    kept: Sequence[Rows],
-    present: npt.NDArray[np.int64],
-    edges: npt.NDArray[np.int64],
-    regret: Any,
-    arms: Any,
-    piece: slice,
-) -> None:
-    """Bring back what is kept of every round."""
-    if kept[0].arms is not None:
-        found = gpu.on_host(arms)
-        _each_cell(blocks, present, edges, found, lambda c, trials, rows: _put(kept[c].arms, (trials, piece), rows))  # type: ignore[arg-type]
-    if kept[0].regret is not None:
-        found = gpu.on_host(regret)
-        _each_cell(blocks, present, edges, found, lambda c, trials, rows: _put(kept[c].regret, (trials, piece), rows))  # type: ignore[arg-type]
+    def take_in(self, regret: Any, first: int) -> None:
+        """Take in the regret of the rounds from `first` on."""
+        n_rounds = regret.shape[1]
+        means, squares = (gpu.empty((self._n_blocks, n_rounds), np.float64, "C") for _ in range(2))
+        gpu.SUM_BLOCKS((n_rounds, self._n_blocks), regret, self._sizes, means, squares)
+        gpu.MERGE_BLOCKS((n_rounds, self._n_cells), means, squares, *self._merging, *self._curves, first)
 
 
 def _check(device: _Device, buffers: Any, n_threads: int) -> None:

@@ -202,15 +202,7 @@ def play_delayed(
         open_probabilities[trial, place] = probabilities[arm]
         state = note(parameters, state, arm, rooms[trial, place], rooms[trial, size])
         links[trial, 0, place] = arm
-        links[trial, 1, place] = -1
-        due = (now + delays[t]) % size
-        if links[trial, 2, due] < 0:
-            links[trial, 2, due] = now
-        else:
-            links[trial, 1, links[trial, 3, due] % size] = now
-        links[trial, 3, due] = now
-        s = links[trial, 2, place]
-        links[trial, 2, place] = -1
+        s = line_up(links, trial, now, delays[t])
         while s >= 0:
             at = s % size
             arm, probability = links[trial, 0, at], open_probabilities[trial, at]
@@ -314,15 +306,7 @@ def play_among(
         state = note(parameters, state, account, rooms[trial, place], rooms[trial, size])
         links[trial, 0, place] = account
         links[trial, 4, place] = arm
-        links[trial, 1, place] = -1
-        due = (now + delays[t]) % size
-        if links[trial, 2, due] < 0:
-            links[trial, 2, due] = now
-        else:
-            links[trial, 1, links[trial, 3, due] % size] = now
-        links[trial, 3, due] = now
-        s = links[trial, 2, place]
-        links[trial, 2, place] = -1
+        s = line_up(links, trial, now, delays[t])
         while s >= 0:
             at = s % size
             drawn, account, probability = links[trial, 4, at], links[trial, 0, at], open_probabilities[trial, at]
@@ -331,9 +315,27 @@ def play_among(
     store(state, buffer)
 
 
+def line_up(links: Any, trial: int, now: int, delay: int) -> int:
+    """Let the round `now` fall due after a delay; return the first round of the list that falls due now, −1 for none.
+
+    The list is emptied; the links from round to round in it stay.
+    """
+    size = links.shape[2]
+    place, due = now % size, (now + delay) % size
+    links[trial, 1, place] = -1
+    if links[trial, 2, due] < 0:
+        links[trial, 2, due] = now
+    else:
+        links[trial, 1, links[trial, 3, due] % size] = now
+    links[trial, 3, due] = now
+    first = links[trial, 2, place]
+    links[trial, 2, place] = -1
+    return int(first)
+
+
 # The functions that replace the open names, beside those of `umab.engine.kernels`.
 
-PARTS = {"uniform_of": given_uniform}
+PARTS = {"uniform_of": given_uniform, "line_up": line_up}
 PARTS_AMONG = {**PARTS, "draw_among": draw_among, "cost_among": cost_among, "charge_accounts": charge_accounts}
 
 

@@ -27,13 +27,9 @@ from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_
 from umab.engine.streams import stream
 from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import CostsAmong, costs_of
-from umab.results.regret import pieces
+from umab.results.regret import TRIALS_A_BLOCK, pieces
 from umab.results.result import Result
 from umab.tables.losses import Losses, Table
-
-# Trials go through the compiled loop in blocks, so that memory does not grow with their number. The size of a block is
-# fixed because summaries are merged block by block: it determines the last bits of a mean.
-_TRIALS_A_BLOCK = 32
 
 
 @overload
@@ -240,7 +236,7 @@ def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -
 
 
 def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
-    """Yield the blocks of trials in order; only a few are running or waiting at any time."""
+    """Yield the blocks of trials in order; only a few are running or waiting at any time, so memory does not grow."""
     if isinstance(work.costs, CostsAmong):
         kernel = simulation_kernel_among(policy)
     else:
@@ -248,8 +244,8 @@ def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_
     layout = layout_of(policy)
     start = layout.start(policy, work.losses.n_arms)
     waiting: deque[Future[_Block]] = deque()
-    for first in range(0, work.n_trials, _TRIALS_A_BLOCK):
-        trials = slice(first, min(first + _TRIALS_A_BLOCK, work.n_trials))
+    for first in range(0, work.n_trials, TRIALS_A_BLOCK):
+        trials = slice(first, min(first + TRIALS_A_BLOCK, work.n_trials))
         waiting.append(pool.submit(_run_block, policy, kernel, layout, start, work, rows, trials))
         if len(waiting) > 2 * n_threads:
             yield waiting.popleft().result()

@@ -1,7 +1,7 @@
 """The kernels of a GPU, one thread for each trial, with names left open; `umab.engine.gpu` fills them in.
 
 They are thin: they find the place of a thread, and call the loops of `umab.engine.loops` for it. A row of `buffers`,
-`generators`, `regret` and `arms` and an entry of `totals` belong to a thread. Threads come in blocks of 32, and an
+`generators`, `regret` and `arms` and an entry of `totals` belong to a thread. Threads come in blocks, and an
 entry of `tables` belongs to a block: trials on several tables can run at once.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from umab.engine.pcg import seed_generator
+from umab.engine.pcg import GENERATOR_SIZE, seed_generator
+from umab.results.regret import TRIALS_A_BLOCK
 
 # The open names of this file.
 cuda: Any = None
@@ -25,13 +26,13 @@ def begin(buffers: Any, generators: Any, starts: Any, start_of: Any, pool: Any, 
     """Fill in the buffers and the generators of trials that have not begun."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        block = at // 32
+        block = at // TRIALS_A_BLOCK
         start = start_of[block]
         for k in range(buffers.shape[1]):
             buffers[at, k] = starts[start, k]
-        generator = cuda.local.array(8, int64)
-        seed_generator(generator, pool, first_of[block] + at % 32)
-        for k in range(8):
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
+        seed_generator(generator, pool, first_of[block] + at % TRIALS_A_BLOCK)
+        for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
 
 
@@ -53,19 +54,19 @@ def run_in_thread(
     """Play some rounds, with the state in the memory of the thread."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        table = tables[at // 32]
+        table = tables[at // TRIALS_A_BLOCK]
         buffer = cuda.local.array(SIZE, float64)
         room = cuda.local.array(TICKET_SIZE, float64)
-        generator = cuda.local.array(8, int64)
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
         for k in range(SIZE):
             buffer[k] = buffers[at, k]
-        for k in range(8):
+        for k in range(GENERATOR_SIZE):
             generator[k] = generators[at, k]
         seen, counted, least = losses[table, first:stop], costs[table, first:stop], best[table, first:stop]
         rounds(at, N_ARMS, buffer, room, blank, generator, seen, counted, least, expected, totals, regret, arms)
         for k in range(SIZE):
             buffers[at, k] = buffer[k]
-        for k in range(8):
+        for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
 
 
@@ -87,14 +88,14 @@ def run_in_device(
     """Play some rounds, with the state in the memory of the device."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        table = tables[at // 32]
+        table = tables[at // TRIALS_A_BLOCK]
         room = cuda.local.array(TICKET_SIZE, float64)
-        generator = cuda.local.array(8, int64)
-        for k in range(8):
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
+        for k in range(GENERATOR_SIZE):
             generator[k] = generators[at, k]
         seen, counted, least = losses[table, first:stop], costs[table, first:stop], best[table, first:stop]
         rounds(at, N_ARMS, buffers[at], room, blank, generator, seen, counted, least, expected, totals, regret, arms)
-        for k in range(8):
+        for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
 
 
@@ -119,9 +120,9 @@ def run_delayed(
     """Play some rounds with late feedback. If all trials have the same delays, `delays` has one row."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        table = tables[at // 32]
-        generator = cuda.local.array(8, int64)
-        for k in range(8):
+        table = tables[at // TRIALS_A_BLOCK]
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
+        for k in range(GENERATOR_SIZE):
             generator[k] = generators[at, k]
         own = delays[at if delays.shape[0] > 1 else 0, first:stop]
         rounds(
@@ -142,7 +143,7 @@ def run_delayed(
             open_probabilities,
             links,
         )
-        for k in range(8):
+        for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
 
 
@@ -167,8 +168,8 @@ def run_among(
     """Play some rounds in which some arms are away, on one table."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        generator = cuda.local.array(8, int64)
-        for k in range(8):
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
+        for k in range(GENERATOR_SIZE):
             generator[k] = generators[at, k]
         own = delays[at if delays.shape[0] > 1 else 0, first:stop]
         rounds(
@@ -190,7 +191,7 @@ def run_among(
             open_probabilities,
             links,
         )
-        for k in range(8):
+        for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
 
 
@@ -198,7 +199,7 @@ def sum_blocks(regret: Any, sizes: Any, means: Any, squares: Any) -> None:
     """Find the mean of each block in each round, and the sum of squared deviations, in the order of the trials."""
     t, block = cuda.grid(2)
     if t < regret.shape[1] and block < sizes.shape[0]:
-        size, first = sizes[block], 32 * block
+        size, first = sizes[block], TRIALS_A_BLOCK * block
         total = regret[first, t]
         for k in range(1, size):
             total += regret[first + k, t]

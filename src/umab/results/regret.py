@@ -11,6 +11,10 @@ import numpy.typing as npt
 
 from umab.tables.losses import Losses, Table, refuse_away
 
+TRIALS_A_BLOCK = 32
+"""How many trials are summed up together. It is fixed, because blocks are merged one after the other: it determines the
+last bits of a mean, on every device. On a GPU, as many threads run in step with each other."""
+
 # Rounds are processed in pieces, so that the memory needed beside a table does not grow with it.
 _ROUNDS_A_PIECE = 4096
 

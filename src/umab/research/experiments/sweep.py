@@ -25,6 +25,7 @@ numbers depend on, so a grid that has grown keeps the cells that it had, and a r
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -96,7 +97,7 @@ class Cell(NamedTuple):
         The device is part of it only if the policy may have other bits there.
         """
         content = [FORMAT, VERSION, self.policy, self.table.digest, self.delay, self.seed, self.n_trials, self.versions]
-        if self.device != "cpu" and not has_same_bits_everywhere(policy_of(self.policy)):
+        if self.device != "cpu" and not _has_same_bits_everywhere(self.policy):
             content.append(self.device)
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
 
@@ -108,6 +109,12 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         """Name the cell."""
         return f"{self.policy} on {column(self.table.label, self.delay)} with seed {self.seed}"
+
+
+@functools.cache
+def _has_same_bits_everywhere(policy: str) -> bool:
+    """Whether a policy with this name has the same bits on every device; ids are asked for again and again."""
+    return has_same_bits_everywhere(policy_of(policy))
 
 
 class Entry(NamedTuple):
