@@ -283,7 +283,7 @@ def test_cells_that_run_at_once_have_the_bits_of_each_alone() -> None:
     bar, stop = Progress(0, "", False), threading.Event()
     for delay in (None, 2):
         late = None if delay is None else Delays.of(delay, 8)
-        works = [Work(each, late, costs_of(each), 40, 3, True, "summary", bar, stop) for each in tables]
+        works = [Work(each, None, late, costs_of(each), 40, 3, True, "summary", bar, stop) for each in tables]
         pairs = [(umab.UMABG(rate=rate), work) for rate in (0.1, 0.25, 4.0) for work in works]
         results = simulate_cells([policy for policy, _ in pairs], [work for _, work in pairs])
         assert len({result.mean.tobytes() for result in results}) == 6

@@ -109,6 +109,9 @@ class Policy(ABC):
     full_information: ClassVar[bool] = False
     """Whether the policy sees the losses of all arms; see `FullInformation`."""
 
+    takes_advice: ClassVar[bool] = False
+    """Whether the policy is told in every round what experts advise; see `umab.algorithms.advised`."""
+
     instead: ClassVar[str] = ""
     """What to use when a loss is outside `loss_range`; it ends the message."""
 

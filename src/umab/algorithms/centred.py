@@ -116,14 +116,21 @@ class Centred(Wrapper):
         """Return the update that centres a loss before the policy inside learns from it."""
 
         def update(parameters: Any, state: State, arm: int, loss: float, probability: float, *ticket: Any) -> State:
-            origin = loss if state.n_losses == 0.0 else state.origin
-            centred = within(within(loss - origin) - state.mean)
-            n_losses = state.n_losses + 1.0
+            centred, origin, mean, n_losses = centred_loss(loss, state.origin, state.mean, state.n_losses)
             return State(
                 inner=inner_update(parameters.inner, state.inner, arm, centred, probability, *ticket),
                 origin=origin,
-                mean=state.mean + centred / n_losses,
+                mean=mean,
                 n_losses=n_losses,
             )
 
         return update
+
+
+def centred_loss(loss: float, origin: float, mean: float, n_losses: float) -> tuple[float, float, float, float]:
+    """Return ℓ_t − b_t, and the origin, the mean b_{t+1} measured from it, and the number of losses after this one."""
+    if n_losses == 0.0:
+        origin = loss
+    centred = within(within(loss - origin) - mean)
+    n_losses += 1.0
+    return centred, origin, mean + centred / n_losses, n_losses

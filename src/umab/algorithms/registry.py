@@ -18,6 +18,7 @@ from typing import Any
 
 from umab._support import checks
 from umab.algorithms.ada_hedge import AdaHedge
+from umab.algorithms.advised import Advised
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import Policy
@@ -32,6 +33,7 @@ from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
+from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
@@ -98,6 +100,7 @@ _POLICIES: dict[str, Policy] = {
     "solo-ftrl": SOLOFTRL(),
     "uniform": Uniform(),
 }
+_ADVISED: dict[str, Policy] = {"umab-e": UMABE()}
 _entry_points_loaded = _loading = False
 _lock = threading.RLock()
 
@@ -108,8 +111,19 @@ def registered() -> dict[str, Policy]:
     return dict(_POLICIES)
 
 
-def policies() -> dict[str, str]:
+def registered_advised() -> dict[str, Policy]:
+    """Return the registered policies over experts by name."""
+    _load_entry_points()
+    return dict(_ADVISED)
+
+
+def policies(*, advised: bool = False) -> dict[str, str]:
     """Return the names of the registered policies, each with a description of one line.
+
+    Parameters
+    ----------
+    advised
+        Return the policies over experts, which need advice in every round, in place of those that do not.
 
     Examples
     --------
@@ -117,7 +131,8 @@ def policies() -> dict[str, str]:
     >>> umab.policies()["uniform"]
     'every arm with the same probability; learns nothing'
     """
-    return {name: prototype.summary for name, prototype in registered().items()}
+    found = registered_advised() if checks.true_or_false("advised", advised) else registered()
+    return {name: prototype.summary for name, prototype in found.items()}
 
 
 def register(name: str, policy: Policy | type[Wrapper]) -> None:
@@ -136,14 +151,19 @@ def register(name: str, policy: Policy | type[Wrapper]) -> None:
     if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum() or name == "recommended":
         rule = "consist of letters, digits and dashes and not be 'recommended'"
         raise ValueError(f"a policy's name must {rule}, but got {name!r}")
-    known: dict[str, Any] = _POLICIES if isinstance(policy, Policy) else _WRAPPERS
+    alone = _ADVISED if isinstance(policy, Advised) else _POLICIES
+    known: dict[str, Any] = alone if isinstance(policy, Policy) else _WRAPPERS
     if known is _WRAPPERS and not (isinstance(policy, type) and issubclass(policy, Wrapper)):
         raise TypeError(f"a registered policy must be a umab.Policy or a subclass of umab.Wrapper, but got {policy!r}")
-    other = _WRAPPERS if known is _POLICIES else _POLICIES
-    before = known.get(name, other.get(name))
-    if before is not None and (name in other or _origin(before) != _origin(policy)):
+    before = _all().get(name)
+    if before is not None and (name not in known or _origin(before) != _origin(policy)):
         raise ValueError(f"a policy's name must be new, but {name!r} already stands for {before!r}")
     known[name] = policy
+
+
+def _all() -> dict[str, Any]:
+    """Return all that is registered so far."""
+    return {**_POLICIES, **_ADVISED, **_WRAPPERS}
 
 
 def _origin(policy: Any) -> tuple[str, str]:
@@ -158,15 +178,15 @@ def _kind_of(known: Policy | type[Wrapper]) -> type[Policy]:
 
 def is_known(name: str) -> bool:
     """Whether a name is registered already; nothing is imported to find out."""
-    return name in _POLICIES or name in _WRAPPERS
+    return name in _all()
 
 
 def look_up(name: Any, text: str, allow_import: bool) -> Policy | type[Policy]:
     """Return the policy that a name stands for, a class of wrappers, or the class at ``module:Class``."""
-    known: dict[Any, Policy | type[Wrapper]] = {**_POLICIES, **_WRAPPERS}
+    known: dict[Any, Policy | type[Wrapper]] = _all()
     if isinstance(name, str) and name not in known:
         _load_entry_points()
-        known = {**_POLICIES, **_WRAPPERS}
+        known = _all()
     if name in known:
         return known[name]
     if isinstance(name, str) and ":" in name:
@@ -179,7 +199,7 @@ def look_up(name: Any, text: str, allow_import: bool) -> Policy | type[Policy]:
             f"a policy must be registered, but got {text!r}, which says where a class is; import the class and pass "
             "an instance of it, or register it with umab.register or an entry point of the group umab.policies"
         )
-    names = ["recommended", *_POLICIES, *(f"{wrapper}(...)" for wrapper in _WRAPPERS)]
+    names = ["recommended", *_POLICIES, *_ADVISED, *(f"{wrapper}(...)" for wrapper in _WRAPPERS)]
     close = difflib.get_close_matches(str(name).lower(), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ValueError(f"a policy must be one of {', '.join(names)}, but got {name!r}{hint}")
@@ -232,13 +252,17 @@ def _load_entry_points() -> None:
 
 def equal_to(policy: Policy) -> str | None:
     """Return the name that stands for this policy without further parameters, if there is one."""
-    return next((name for name, prototype in list(_POLICIES.items()) if prototype == policy), None)
+    return next((name for name, prototype in _prototypes() if prototype == policy), None)
+
+
+def _prototypes() -> list[tuple[str, Policy]]:
+    return [*_POLICIES.items(), *_ADVISED.items()]
 
 
 def nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
     """Return the registered name whose parameters differ least, and these; or where the class is, and None."""
     kind = type(policy)
-    if not any(kind in (each, type(each)) for each in (*_POLICIES.values(), *_WRAPPERS.values())):
+    if not any(kind in (each, type(each)) for each in _all().values()):
         _load_entry_points()
     if isinstance(policy, Wrapper):
         wrapper = next((name for name, known in _WRAPPERS.items() if known is kind), None)
@@ -246,7 +270,7 @@ def nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
             defaults = {field.name: field.default for field in dataclasses.fields(policy)}
             return wrapper, defaults
         return _place_of(kind), None
-    kin = {name: prototype.parameters() for name, prototype in list(_POLICIES.items()) if type(prototype) is kind}
+    kin = {name: prototype.parameters() for name, prototype in _prototypes() if type(prototype) is kind}
     if not kin:
         return _place_of(kind), None
     own = policy.parameters()

@@ -31,6 +31,8 @@ def list_policies(options: argparse.Namespace) -> None:
     head = ("name", "range", "sign", "horizon", "sees", "delay", "regret at most of order", "published by")
     rows = [head, *(describe(name) for name in policies())]
     print(as_table(rows, line=True))
+    advised = "; ".join(f"{name} ({summary})" for name, summary in policies(advised=True).items())
+    print(f"\nOver experts, with advice in every round: {advised}")
     print(_LEGEND)
 
 

@@ -23,6 +23,7 @@ from umab.engine.assembly import Assembly
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import layout_of
 from umab.maths.eligible import draw_among
+from umab.maths.simplex import are_distributions
 
 _OPTIONS_OF_KERNELS = {
     "nogil": True,
@@ -75,6 +76,26 @@ def simulation_kernel_among(policy: Policy) -> Callable[..., None]:
     return _compile(loops.run_among, signature, policy, loops.PARTS_AMONG, loops.steps_among(policy))
 
 
+def advised_simulation_kernel(policy: Any, sure: bool) -> Callable[..., None]:
+    """Return the same for a policy over experts; arguments as in `loops.run_advised`.
+
+    If `sure`, every expert advises a single arm.
+    """
+    import numba.types as nb
+
+    buffers, rooms, uniforms, losses, costs, _, expected, _, regret, arms = _common_arguments()
+    awake, against, spent = nb.Array(nb.boolean, 2, "C", readonly=True), costs, regret
+    advice = nb.Array(nb.int64 if sure else nb.float64, 2 if sure else 3, "C", readonly=True)
+    given = buffers, rooms, uniforms, losses, costs, awake, against, expected, spent, regret, arms
+    signature = nb.void(*given, *_arguments_of_delays(), advice)
+    parts = {**loops.PARTS_ADVISED, **_hooks_for(policy, sure)}
+    return _compile(loops.run_advised, signature, policy, parts, kernels.steps_advised())
+
+
+def _hooks_for(policy: Any, sure: bool) -> dict[str, Any]:
+    return {"advised": policy.advised_arms, "remember": policy.remember_arms} if sure else {}
+
+
 @functools.cache
 def drawing_kernel() -> Callable[..., tuple[int, float, int, float]]:
     """Return `umab.maths.eligible.draw_among`, compiled."""
@@ -84,12 +105,24 @@ def drawing_kernel() -> Callable[..., tuple[int, float, int, float]]:
     drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64))
     signature = drawn(given(nb.float64), given(nb.boolean), nb.float64, nb.float64)
     draws: Any = draw_among
-    digest = digest_of((draws,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
-    function = with_functions(
-        draws, {name: _callable_when_compiled(value) for name, value in functions_in(draws).items()}
-    )
-    function.__qualname__ = f"{draws.__name__}.{digest[:20]}"
-    return _machine_code(function, signature, "the draw among eligible arms")
+    return _compile_alone(draws, signature)
+
+
+@functools.cache
+def distributions_kernel() -> Callable[[Any, float], bool]:
+    """Return `umab.maths.simplex.are_distributions`, compiled."""
+    import numba.types as nb
+
+    return _compile_alone(are_distributions, nb.boolean(nb.Array(nb.float64, 2, "C", readonly=True), nb.float64))
+
+
+def _compile_alone(function: Any, signature: Any) -> Callable[..., Any]:
+    """Return the machine code of a function that does not depend on a policy."""
+    digest = digest_of((function,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
+    used = {name: _callable_when_compiled(value) for name, value in functions_in(function).items()}
+    copied = with_functions(function, used)
+    copied.__qualname__ = f"{function.__name__}.{digest[:20]}"
+    return _machine_code(copied, signature, function.__name__)
 
 
 def _common_arguments() -> tuple[Any, ...]:
@@ -124,6 +157,37 @@ def online_kernels(policy: Policy) -> OnlineKernels:
     return OnlineKernels(
         select=_compile(kernels.select_with_ticket, drawn(*of_select, array), policy),
         update=_compile(kernels.take_in_with_ticket, nb.void(*of_update, array), policy),
+    )
+
+
+class AdvisedKernels(NamedTuple):
+    """What a Learner of a policy over experts calls; the last argument of each is an array for the ticket."""
+
+    select: Callable[..., tuple[int, float]]
+    """(buffer, n_arms, uniform, advice as experts × arms, ticket) → arm and its probability"""
+    select_by_arms: Callable[..., tuple[int, float]]
+    """the same, with an arm as the advice of each expert"""
+    update: Callable[..., None]
+    """as in `OnlineKernels`"""
+
+
+def advised_kernels(policy: Any) -> AdvisedKernels:
+    """Return the compiled functions for one decision at a time, for policies over experts of this type."""
+    import numba.types as nb
+
+    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
+    drawn, steps = nb.Tuple((whole, number)), kernels.steps_advised()
+    rows, arms = nb.Array(nb.float64, 2, "C", readonly=True), nb.Array(nb.int64, 1, "C", readonly=True)
+
+    def selecting(advice: Any, sure: bool) -> Callable[..., Any]:
+        signature = drawn(array, whole, number, advice, array)
+        return _compile(kernels.select_advised, signature, policy, _hooks_for(policy, sure), steps)
+
+    signature = nb.void(array, whole, whole, number, number, nb.boolean, array)
+    return AdvisedKernels(
+        select=selecting(rows, False),
+        select_by_arms=selecting(arms, True),
+        update=_compile(kernels.take_in_advised, signature, policy, {}, steps),
     )
 
 

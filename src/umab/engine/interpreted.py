@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from umab.algorithms.advised import Advised
 from umab.algorithms.base import FullInformation, Policy
 from umab.algorithms.names import as_policy
+from umab.engine.advised import advice_for
 from umab.engine.delays import Delays
 from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.streams import stream
 from umab.maths.eligible import draw_among
 from umab.maths.simplex import draw
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses
 
 
@@ -35,7 +38,14 @@ class Round(NamedTuple):
 
 
 def play(
-    policy: Policy | str, losses: Any, *, seed: int = 0, trial: int = 0, delays: Any = None, eligible: Any = None
+    policy: Policy | str,
+    losses: Any,
+    *,
+    seed: int = 0,
+    trial: int = 0,
+    delays: Any = None,
+    eligible: Any = None,
+    advice: Any = None,
 ) -> Iterator[Round]:
     """Yield, round by round, what trial number `trial` of `umab.simulate` with the same arguments does.
 
@@ -51,7 +61,8 @@ def play(
     0 [0.693, 0.307]
     """
     table = Losses.of(losses, eligible=eligible)
-    policy = as_policy(policy).for_horizon(table.n_rounds)
+    advised = None if advice is None else Advice.of(advice, table.n_rounds, table.n_arms)
+    policy = advice_for(as_policy(policy).for_horizon(table.n_rounds), advised, table)
     refuse_full_information(policy, table)
     n_uniforms = numbers_needed(table, slice(0, table.n_rounds))
     uniforms = iter(np.random.Generator(stream(seed, trial)).random(n_uniforms).tolist())
@@ -61,13 +72,16 @@ def play(
     due: defaultdict[int, list[tuple[list[float], int, int, float, tuple[Any, ...]]]] = defaultdict(list)
     parameters, state = policy.parameters_for(table.n_arms), policy.init(table.n_arms)
     for t, (row, here) in enumerate(zip(table.table.tolist(), there, strict=True)):
+        told: Any = None if advised is None else advised.table[t].tolist()
+        if isinstance(policy, Advised):
+            state = (policy.advised if isinstance(told[0], list) else policy.advised_arms)(parameters, state, told)
         p = state.probabilities
         if all(here):
             arm = account = draw(p, next(uniforms))
             probability = account_probability = p[arm]
         else:
             arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
-        state, ticket = select(policy, parameters, state, account)
+        state, ticket = select(policy, parameters, state, account, told)
         due[t + int(late[t])].append((row, arm, account, account_probability, ticket))
         for then, drawn, its_account, with_probability, its_ticket in due.pop(t, []):
             if isinstance(policy, FullInformation):
@@ -79,8 +93,11 @@ def play(
         yield Round(arm, probability, state)
 
 
-def select(policy: Policy, parameters: Any, state: Any, arm: int) -> tuple[Any, tuple[Any, ...]]:
+def select(policy: Any, parameters: Any, state: Any, arm: int, advice: Any = None) -> tuple[Any, tuple[Any, ...]]:
     """Return the state after `arm` was drawn, and a tuple with the ticket of the draw, empty if there is none."""
     blank = policy.ticket(len(state.probabilities))
+    if advice is not None:
+        remember = policy.remember if isinstance(advice[0], list) else policy.remember_arms
+        return policy.selected(parameters, state, arm), (remember(parameters, state, arm, advice, blank),)
     ticket = () if blank is None else (policy.remember(parameters, state, arm, blank),)
     return policy.selected(parameters, state, arm), ticket

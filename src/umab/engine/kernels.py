@@ -20,6 +20,7 @@ credited: Any = None  # what replaces `update` if a loss goes to the account of 
 update_full: Any = None  # the update of a policy with full information
 selected: Any = None  # what the policy notes when an arm is drawn
 remember: Any = None  # what the policy puts into the ticket of a draw
+advised: Any = None  # what a policy over experts makes of the advice of a round
 distribution: Any = None  # the probabilities in a state, as a tuple: without reference counts no vector can be returned
 load_parameters: Any = None  # reads the parameters from a buffer
 load: Any = None  # reads a state from a buffer; its vectors are views of the buffer
@@ -47,6 +48,15 @@ def note_draw_with_ticket(parameters: Any, state: Any, arm: int, room: Any, blan
     for at in range(len(room)):
         room[at] = blank[at]
     store_ticket(remember(parameters, state, arm, load_ticket(room, len(probabilities))), room)
+    return selected(parameters, state, arm)
+
+
+def note_advised_draw(parameters: Any, state: Any, arm: int, advice: Any, room: Any, blank: Any) -> Any:
+    """Note that an arm was drawn by this advice, and fill in the ticket of the draw."""
+    (probabilities,) = distribution(state)
+    for at in range(len(room)):
+        room[at] = blank[at]
+    store_ticket(remember(parameters, state, arm, advice, load_ticket(room, len(probabilities))), room)
     return selected(parameters, state, arm)
 
 
@@ -186,6 +196,25 @@ def take_in_with_ticket(
     store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 
+def select_advised(buffer: Any, n_arms: int, uniform: float, advice: Any, room: Any) -> tuple[int, float]:
+    """Draw an arm by the advice of experts, and fill in the ticket of the draw."""
+    parameters = load_parameters(buffer)
+    state = advised(parameters, load(buffer, n_arms), advice)
+    (probabilities,) = distribution(state)
+    arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(note(parameters, state, arm, advice, room, room), buffer)
+    return arm, probability
+
+
+def take_in_advised(
+    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
+) -> None:
+    """Learn as `take_in_with_ticket` does; without advice, nothing can be selected first."""
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
+
+
 def take_in_apart(buffer: Any, n_arms: int, account: int, loss: float, probability: float, arm: int) -> None:
     """Learn from the loss of an arm on the account of another one."""
     store(credited(load_parameters(buffer), load(buffer, n_arms), account, loss, probability, arm), buffer)
@@ -197,6 +226,7 @@ def take_in_apart(buffer: Any, n_arms: int, account: int, loss: float, probabili
 def hooks(policy: Policy) -> dict[str, FunctionType]:
     """Return the functions of a policy that are compiled, by the open names that they replace."""
     names = ["selected", "update_full" if policy.full_information else "update"]
+    names += ["advised"] * policy.takes_advice
     names += ["remember"] * (policy.ticket(1) is not None) + ["credited"] * (policy.credited is not None)
     if "remember" in names and "credited" in names:
         raise TypeError(f"a policy with tickets cannot have credited, but {type(policy).__name__} has both")
@@ -212,6 +242,11 @@ def steps(policy: Policy) -> dict[str, Any]:
     if policy.ticket(1) is not None:
         return {"note": note_draw_with_ticket, "learn": learn_loss_with_ticket, "play": play_round}
     return {"note": note_draw, "learn": learn_all_losses if policy.full_information else learn_loss, "play": play_round}
+
+
+def steps_advised() -> dict[str, Any]:
+    """Return the steps of a policy over experts."""
+    return {"note": note_advised_draw, "learn": learn_loss_with_ticket}
 
 
 def steps_among(policy: Policy) -> dict[str, Any]:

@@ -255,7 +255,7 @@ def _way(name: str, field: str) -> str:
 
 def check_distribution(policy: Policy, probabilities: Buffer) -> None:
     """Raise an error if an update has not left a distribution, which is always a mistake in the policy."""
-    lowest = 0.0 if policy.plays_each_arm_first else 5e-324
+    lowest = 0.0 if policy.plays_each_arm_first or policy.takes_advice else 5e-324
     if not ((probabilities >= lowest).all() and (abs(probabilities.sum(axis=-1) - 1.0) < 1e-9).all()):
         raise ArithmeticError(
             f"the update of {policy.name} must leave positive probabilities that sum to 1, but left {probabilities}; "

@@ -1,8 +1,8 @@
 """The loops over rounds and trials that are compiled, for simulations; `umab.engine.kernels` says how.
 
-A processor runs many trials one after the other: `run`, `run_delayed` and `run_among`. A GPU runs each trial in a
-thread of its own, with the loops over the rounds of one trial that are here as well: `play_trial`, `play_delayed` and
-`play_among`. Where their uniform numbers come from is left open.
+A processor runs many trials one after the other: `run`, `run_delayed`, `run_among` and `run_advised`. A GPU runs each
+trial in a thread of its own, with the loops over the rounds of one trial that are here as well: `play_trial`,
+`play_delayed` and `play_among`. Where their uniform numbers come from is left open.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from umab.algorithms.base import Policy
 from umab.engine import kernels
 from umab.engine.kernels import (
+    advised,
     charge,
     charge_accounts,
     cost_among,
@@ -315,6 +316,54 @@ def play_among(
     store(state, buffer)
 
 
+def run_advised(
+    buffers: Any,
+    rooms: Any,
+    uniforms: Any,
+    losses: Any,
+    costs: Any,
+    awake: Any,
+    against: Any,
+    expected: bool,
+    spent: Any,
+    regret: Any,
+    arms: Any,
+    first: int,
+    delays: Any,
+    open_probabilities: Any,
+    links: Any,
+    advice: Any,
+) -> None:
+    """Play some rounds of some trials in which experts give advice, with late feedback or with delays of 0.
+
+    As `run_delayed`, with the advice of a round in each row of `advice`. Regret is against experts: `awake`, `against`
+    and `spent` are to them what `eligible`, `against` and `spent` are to arms in `run_among`.
+    """
+    n_arms, size = losses.shape[1], links.shape[2]
+    for trial in range(buffers.shape[0]):
+        parameters = load_parameters(buffers[trial])
+        state = load(buffers[trial], n_arms)
+        for t in range(advice.shape[0]):
+            state = advised(parameters, state, advice[t])
+            (probabilities,) = distribution(state)
+            arm = draw(probabilities, uniforms[trial, t])
+            cost = charge(0.0, probabilities, costs, t, arm, expected)
+            arms[trial, t] = arm
+            regret[trial, t] = charge_accounts(spent[trial], cost, awake, against, t)
+            now = first + t
+            place = now % size
+            open_probabilities[trial, place] = probabilities[arm]
+            state = note(parameters, state, arm, advice[t], rooms[trial, place], rooms[trial, size])
+            links[trial, 0, place] = arm
+            s = line_up(links, trial, now, delays[trial, t])
+            while s >= 0:
+                at = s % size
+                arm, probability = links[trial, 0, at], open_probabilities[trial, at]
+                state = learn(parameters, state, arm, losses, s, probability, rooms[trial, at])
+                s = links[trial, 1, at]
+        store(state, buffers[trial])
+
+
 def line_up(links: Any, trial: int, now: int, delay: int) -> int:
     """Let the round `now` fall due after a delay; return the first round of the list that falls due now, −1 for none.
 
@@ -336,6 +385,7 @@ def line_up(links: Any, trial: int, now: int, delay: int) -> int:
 # The functions that replace the open names, beside those of `umab.engine.kernels`.
 
 PARTS = {"uniform_of": given_uniform, "line_up": line_up}
+PARTS_ADVISED = {"line_up": line_up, "charge_accounts": charge_accounts}
 PARTS_AMONG = {**PARTS, "draw_among": draw_among, "cost_among": cost_among, "charge_accounts": charge_accounts}
 
 

@@ -16,7 +16,9 @@ from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
+from umab.engine.advised import advice_for
 from umab.engine.compiled import (
+    advised_simulation_kernel,
     delayed_simulation_kernel,
     simulation_kernel,
     simulation_kernel_among,
@@ -29,6 +31,7 @@ from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import CostsAmong, costs_of
 from umab.results.regret import TRIALS_A_BLOCK, pieces
 from umab.results.result import Result
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses, Table
 
 
@@ -43,6 +46,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     eligible: Any = ...,
+    advice: Any = ...,
     device: Device = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
@@ -60,6 +64,7 @@ def simulate(
     keep: Keep = ...,
     delays: Any = ...,
     eligible: Any = ...,
+    advice: Any = ...,
     device: Device = ...,
     n_threads: int | None = ...,
     progress: bool | Progress | None = ...,
@@ -76,6 +81,7 @@ def simulate(
     keep: Keep = "all",
     delays: Any = None,
     eligible: Any = None,
+    advice: Any = None,
     device: Device = "cpu",
     n_threads: int | None = None,
     progress: bool | Progress | None = None,
@@ -113,6 +119,11 @@ def simulate(
         every round. None means all arms always, except for arms that are away in `losses` itself, see `Losses.of`.
         Draws are made as by ``Learner.select(among=...)``, and regret is the largest over arms, each counted over the
         rounds in which it was there: see docs/arms.md. Policies that see the losses of all arms are refused.
+    advice
+        What experts advise, for a policy over experts such as ``"umab-e"``: rounds × experts × arms of probabilities,
+        where a row of nan says that an expert abstains; or, smaller and faster, rounds × experts of arms, by their
+        index, where −1 says so. At least one expert gives advice in every round. Regret is then against the best
+        expert, over the rounds in which it gave advice, and not against the best arm.
     device
         ``"gpu"`` runs the trials on an NVIDIA GPU (extra ``gpu``), which pays from some hundred trials on. Trials
         draw from the same streams. The results of a policy that uses neither exponentials nor logarithms have the same
@@ -145,6 +156,8 @@ def simulate(
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
     wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
     table = Losses.of(losses, eligible=eligible)
+    advised = None if advice is None else Advice.of(advice, table.n_rounds, table.n_arms)
+    wanted = [advice_for(each, advised, table, device) for each in wanted]
     for each in wanted:
         check_range(each, table)
     late = None if delays is None else Delays.of(delays, table.n_rounds)
@@ -156,8 +169,9 @@ def simulate(
     with shown as bar, _stoppable_pool(n_threads) as (pool, stop):
         work = Work(
             losses=table,
+            advice=advised,
             delays=late,
-            costs=costs_of(table),
+            costs=costs_of(table, advised),
             n_trials=n_trials,
             seed=seed,
             expected=bool(expected),
@@ -184,6 +198,7 @@ def final_states(
     with _stoppable_pool(n_threads) as (pool, stop):
         work = Work(
             losses=losses,
+            advice=None,
             delays=None,
             costs=costs_of(losses),
             n_trials=n_trials,
@@ -237,7 +252,9 @@ def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -
 
 def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in order; only a few are running or waiting at any time, so memory does not grow."""
-    if isinstance(work.costs, CostsAmong):
+    if work.advice is not None:
+        kernel = advised_simulation_kernel(policy, work.advice.is_sure)
+    elif isinstance(work.costs, CostsAmong):
         kernel = simulation_kernel_among(policy)
     else:
         kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
@@ -256,10 +273,11 @@ def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_
 def _run_block(
     policy: Policy, kernel: Any, layout: Layout, start: Curve, work: Work, rows: Rows, trials: slice
 ) -> _Block:
-    n_rounds, n_arms, among = work.losses.n_rounds, work.losses.n_arms, isinstance(work.costs, CostsAmong)
+    n_rounds, n_arms, costs = work.losses.n_rounds, work.losses.n_arms, work.costs
+    among = isinstance(costs, CostsAmong)
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
     buffers = np.tile(start, (len(streams), 1))
-    totals = np.zeros((len(streams), n_arms) if among else len(streams))
+    totals = np.zeros((len(streams), costs.against.shape[1]) if isinstance(costs, CostsAmong) else len(streams))
     n_open = 1
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
     delays = Delays.of(0, n_rounds) if work.delays is None and among else work.delays
@@ -283,7 +301,8 @@ def _run_block(
         if delays is None:
             kernel(*arguments)
         else:
-            kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links)
+            given = () if work.advice is None else (work.advice.table[piece],)
+            kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links, *given)
         mean[piece] = regret.mean(axis=0)
         squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
         rows.final[trials] = regret[:, -1]

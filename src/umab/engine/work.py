@@ -17,6 +17,7 @@ from umab.engine.delays import Delays
 from umab.results.among import CostsAmong
 from umab.results.regret import Costs
 from umab.results.result import Result
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses, Table
 
 Curve = npt.NDArray[np.float64]
@@ -28,6 +29,7 @@ class Work(NamedTuple):
     """What all policies in a simulation share."""
 
     losses: Losses
+    advice: Advice | None
     delays: Delays | None
     costs: Costs | CostsAmong
     n_trials: int
@@ -86,10 +88,12 @@ def result_of(policy: Policy, work: Work, rows: Rows, mean: Curve, squares: Curv
             **({"n_away": work.losses.n_away} if work.losses.n_away else {}),
         },
         "versions": versions(),
+        **({"advice": {"experts": work.advice.n_experts, "sha256": work.advice.digest}} if work.advice else {}),
         **({"device": device} if device else {}),
     }
     losses = work.losses if rows.arms is not None else None
-    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret)
+    advice = work.advice if rows.arms is not None else None
+    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret, advice)
 
 
 def versions() -> dict[str, str]:

@@ -280,6 +280,35 @@ def raise_to(p: Vector, floor: float) -> None:
             p[k] = floor + max(0.0, p[k] - floor) * left
 
 
+def raise_among(p: Vector, among: Vector, floor: float) -> None:
+    """Raise as `raise_to` does, among the arms for which `among` is above 0; the others must have probability 0.
+
+    With floor ≤ 1/(2n), every arm keeps at least half of its probability.
+    """
+    above, taken = 0.0, 0.0
+    for k in range(len(p)):
+        if among[k] > 0.0:
+            above += max(0.0, p[k] - floor)
+            taken += max(0.0, floor - p[k])
+    if taken > 0.0 and above > 0.0:  # what a single arm lacks is rounding
+        left = 1.0 - taken / above
+        for k in range(len(p)):
+            if among[k] > 0.0:
+                p[k] = floor + max(0.0, p[k] - floor) * left
+
+
+def are_distributions(rows: Rows, tolerance: float) -> bool:
+    """Whether each row has no number below 0 and sums to 1, up to `tolerance`; false for nan."""
+    for i in range(len(rows)):
+        total, good = 0.0, True
+        for k in range(len(rows[i])):
+            total += rows[i][k]
+            good = good and rows[i][k] >= 0.0
+        if not (good and abs(total - 1.0) <= tolerance):
+            return False
+    return True
+
+
 def shared_out(p: Vector, arms: Sequence[int | None]) -> list[float]:
     """Return a distribution over `arms`: a new one, None, gets 1/n; old ones share the rest in proportion to `p`."""
     kept = [p[arm] for arm in arms if arm is not None]

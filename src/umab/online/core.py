@@ -70,10 +70,15 @@ class Core:
         self.clock = clock
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
-        self._select, self._update = online_kernels(policy)
+        self._load_kernels()
         self._has_tickets = self.layout.ticket is not None
         self._tells_accounts = policy.credited is not None
         self._before: Before | None = None
+
+    def _load_kernels(self) -> None:
+        if self.policy.takes_advice:
+            raise ValueError(f"{self.policy.name} must be told who gives advice; pass experts=[...]")
+        self._select, self._update = online_kernels(self.policy)
 
     @classmethod
     def start(

@@ -13,7 +13,7 @@ import warnings
 import weakref
 from typing import Any
 
-from umab.online.advice import LearnerWarning
+from umab.online.hints import LearnerWarning
 
 _learners: weakref.WeakSet[Any] = weakref.WeakSet()
 _held: list[Any] = []

@@ -14,10 +14,10 @@ from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.errors import ForeignChoiceError
-from umab.online.advice import QUIET
+from umab.online.advised import AdvisedCore, start
 from umab.online.choice import Choice, Draw, Label, checked_draw, labels_of
-from umab.online.core import Core
 from umab.online.feedback import as_loss, refusal
+from umab.online.hints import QUIET
 from umab.online.logs import foreign as foreign_choice
 from umab.online.logs import learnable, rows_of
 from umab.online.persistent import Clock, clock_of, nested, seed_of
@@ -33,6 +33,9 @@ class Learner(Releasing):
         A policy, or the name of one, as `umab.policy` accepts it.
     arms
         The number of arms, or their labels: strings or numbers, all different.
+    experts
+        The names of those who give advice in every round, or their number, for a policy over experts such as
+        ``"umab-e"``.
     seed
         A whole number, at least 0, makes the draws repeatable: they are the same as in trial 0 of `umab.simulate` with
         the same seed. None takes fresh randomness from the system.
@@ -63,19 +66,22 @@ class Learner(Releasing):
         policy: Policy | str,
         arms: int | Sequence[Label],
         *,
+        experts: int | Sequence[Label] | None = None,
         seed: int | None = None,
         maximize: bool = False,
         clock: Clock = time.time,
     ) -> None:
-        self._begin(Core.start(as_policy(policy), labels_of(arms), maximize, seed_of(seed), clock_of(clock)))
+        self._begin(start(as_policy(policy), labels_of(arms), maximize, seed_of(seed), clock_of(clock), experts))
 
     @overload
-    def select(self, *, among: Iterable[Label] | None = None) -> Choice: ...
+    def select(self, *, among: Iterable[Label] | None = None, advice: Any = None) -> Choice: ...
 
     @overload
-    def select(self, k: int, *, among: Iterable[Label] | None = None) -> list[Choice]: ...
+    def select(self, k: int, *, among: Iterable[Label] | None = None, advice: Any = None) -> list[Choice]: ...
 
-    def select(self, k: int | None = None, *, among: Iterable[Label] | None = None) -> Choice | list[Choice]:
+    def select(
+        self, k: int | None = None, *, among: Iterable[Label] | None = None, advice: Any = None
+    ) -> Choice | list[Choice]:
         """Draw an arm. Selecting again before the loss is known is fine.
 
         Parameters
@@ -86,6 +92,11 @@ class Learner(Releasing):
         among
             The arms that are eligible this time; None means all. The choice carries the probability of the draw that
             was actually made. docs/arms.md says what happens to a guarantee.
+        advice
+            For a policy over experts: what they advise this time. A dict from experts to their advice, in which those
+            who abstain are missing or None; or a list with an entry for each expert. The advice of an expert is the
+            label of an arm, a list with a probability for each arm, or a dict from labels to probabilities. Fastest is
+            an array: experts × arms of float64, where a row of nan says that an expert abstains.
         """
         with self._lock:
             if self._busy:
@@ -97,14 +108,30 @@ class Learner(Releasing):
                 self._n_quiet += 1
                 core = self._core
                 if self._n_quiet == QUIET:
-                    self._advice.on_silence(len(core.open))
-                if len(core.uniforms.waiting) < 2:  # now and then, even if every draw takes two numbers
-                    self._advice.on_certainty(core.labels, core.probabilities)
+                    self._hints.on_silence(len(core.open))
+                # Now and then, even if every draw takes two numbers.
+                if len(core.uniforms.waiting) < 2 and not core.policy.takes_advice:
+                    self._hints.on_certainty(core.labels, core.probabilities)
+                if advice is not None or isinstance(core, AdvisedCore):
+                    given, drawing = self._advised(advice, among)
+                    drawn = [drawing.draw_advised(given) for _ in range(n_choices)]
+                    return drawn[0] if k is None else drawn
                 if k is None:
                     return core.draw(eligible)
                 return [core.draw(eligible) for _ in range(n_choices)]
             finally:
                 self._busy = False
+
+    def _advised(self, advice: Any, among: Iterable[Label] | None) -> tuple[npt.NDArray[Any], AdvisedCore]:
+        """Return advice, checked, and the core that draws by it."""
+        core = self._core
+        if not isinstance(core, AdvisedCore):
+            raise ValueError(f"advice must be for a policy over experts, such as umab-e, but got {core.policy.name}")
+        if among is not None:
+            raise ValueError("among must not be given with advice: an arm that nobody advises is never drawn")
+        if advice is None:
+            raise ValueError(f"advice must be given in every round, by {list(core.experts)}, but got none")
+        return core.array_of(advice), core
 
     def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
         """Return which arms are eligible, or None if all are."""
@@ -174,7 +201,7 @@ class Learner(Releasing):
                         known = core.known(choice)
                     except ForeignChoiceError:
                         if foreign == "refuse":
-                            self._advice.foreign_feedback = True
+                            self._hints.foreign_feedback = True
                             raise
                         index, propensity = foreign_choice(core, choice)
                         self._check_range(loss, choice[0], reward)
@@ -188,8 +215,8 @@ class Learner(Releasing):
                     index = self._core.index_of(choice)
                     propensity = self._propensity(index, probability)
                     self._check_range(loss, choice, reward)
-                    if self._advice.may_warn_of_labels and probability is None and core.open:
-                        self._advice.on_label(core.labels[index], index, core.open.values())
+                    if self._hints.may_warn_of_labels and probability is None and core.open:
+                        self._hints.on_label(core.labels[index], index, core.open.values())
                     core.learn(index, loss, propensity)
                 if index is not None:
                     core.tallies[index].take_in(value)
@@ -323,7 +350,7 @@ class Learner(Releasing):
                     raise TypeError(f"{error}; it counts choices; for a time, pass a datetime.timedelta") from None
                 expired = [each for each in core.open.values() if each[6] < core.n_drawn - n_later]
             if expired and assumed is not None:
-                self._advice.on_expiry(len(expired))
+                self._hints.on_expiry(len(expired))
             for each in expired:
                 core.close(each, assumed)
                 if each[1] is not None:

@@ -60,6 +60,10 @@ def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Eve
             if not lowest <= loss <= highest:
                 raise refusal(core.policy, loss, choice[0], value if core.maximize else None)
             identity = choice[3] if len(choice) == 4 else None
+            if core.policy.takes_advice and identity not in core.open and not core.was_closed(identity):
+                raise ForeignChoiceError(
+                    f"a learner over experts must have made its choices itself, but got {choice!r}"
+                )
             if identity is None:
                 arm, probability = choice
                 probability = checks.probability("probability", probability)

@@ -14,9 +14,9 @@ from typing import Any, Self
 from umab._support import checks
 from umab._support.files import write_atomically
 from umab.algorithms.base import Policy
-from umab.online import forks
-from umab.online.advice import Advice
+from umab.online import advised, forks
 from umab.online.core import Core
+from umab.online.hints import Hints
 from umab.online.saved import read_text
 from umab.online.view import View
 
@@ -33,7 +33,7 @@ class Persistent(View):
         self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
         self._busy = False  # whether a call is changing the learner
         self._n_quiet = 0  # calls of select since the last feedback
-        self._advice = Advice()
+        self._hints = Hints()
         forks.watch(self)
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ class Persistent(View):
         """
         if policy is not None and not isinstance(policy, Policy):
             raise TypeError(f"policy must be a umab.Policy, but got policy={policy!r}")
-        core = Core.from_snapshot(read_text(text), policy, clock_of(clock))
+        core = advised.read(read_text(text), policy, clock_of(clock))
         if fresh or seed is not None:
             core.part(seed_of(seed))
         learner = cls.__new__(cls)
@@ -130,12 +130,12 @@ class Persistent(View):
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Continue from a snapshot, so that a copy shares nothing with the original."""
-        self._begin(Core.from_snapshot(*state))
+        self._begin(advised.read(*state))
 
     def __copy__(self) -> Self:
         """Return a copy with the same clock, which a pickle cannot hold."""
         copied = type(self).__new__(type(self))
-        copied._begin(Core.from_snapshot(self._snapshot(), self._core.policy, self._core.clock))
+        copied._begin(advised.read(self._snapshot(), self._core.policy, self._core.clock))
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

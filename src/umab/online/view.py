@@ -35,6 +35,30 @@ class View:
         return self._core.labels
 
     @property
+    def experts(self) -> tuple[Label, ...]:
+        """The names of the experts; empty for a policy without them."""
+        return getattr(self._core, "experts", ())
+
+    def weights(self) -> dict[Label, float]:
+        """Return how much each expert counts now; the weights sum to 1. Empty for a policy without experts.
+
+        Examples
+        --------
+        >>> import umab
+        >>> learner = umab.Learner("umab-e", arms=["a", "b"], experts=["good", "bad"], seed=0)
+        >>> for _ in range(100):
+        ...     choice = learner.select(advice={"good": "a", "bad": "b"})
+        ...     learner.update(choice, 1.0 if choice.arm == "a" else 2.0)
+        >>> learner.weights()["good"] > 0.9
+        True
+        """
+        with self._lock:
+            core = self._core
+            if not core.policy.takes_advice:
+                return {}
+            return dict(zip(self.experts, core.layout.fields(core.buffer)["weights"], strict=True))
+
+    @property
     def maximize(self) -> bool:
         """Whether feedback is a reward, where higher is better."""
         return self._core.maximize
@@ -68,7 +92,10 @@ class View:
             return self._core.draw_of(self._core.known(choice))
 
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """Return the distribution from which the next arm is drawn, in the order of `arms`."""
+        """Return the distribution from which the next arm is drawn, in the order of `arms`.
+
+        With experts, it is the one of the latest draw: the next one depends on their advice.
+        """
         with self._lock:
             return self._core.probabilities.copy()
 

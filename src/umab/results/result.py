@@ -22,6 +22,7 @@ from umab._support.files import write_atomically
 from umab.results import tracking
 from umab.results.among import costs_of
 from umab.results.plotting import Chart, curve, curve_chart
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Result:
 
     R_t is the loss up to round t, minus the loss of the arm that was best up to then. If arms were away in some rounds,
     each arm is compared with what the choices have cost in the rounds in which it was there, and R_t is the largest of
-    these differences.
+    these differences. If experts gave advice, they take the place of the arms: R_t is against the best expert.
 
     Attributes
     ----------
@@ -71,6 +72,7 @@ class Result:
     _losses: Losses | None = field(default=None, repr=False)
     _arms: Array | None = field(default=None, repr=False)
     _expected_regret: npt.NDArray[np.float64] | None = field(default=None, repr=False)
+    _advice: Advice | None = field(default=None, repr=False)
 
     @property
     def kind(self) -> Literal["expected", "sampled"]:
@@ -105,7 +107,7 @@ class Result:
     @functools.cached_property
     def sampled_regret(self) -> npt.NDArray[np.float64]:
         """R_t of the arms drawn (n_trials × T), computed on first use."""
-        return costs_of(self.losses).regret(self.arms)
+        return costs_of(self.losses, self._advice).regret(self.arms)
 
     def tracking_regret(self, switches: int) -> npt.NDArray[np.float64]:
         """Return the regret of every trial against the best sequence of arms that changes at most so many times.
@@ -116,7 +118,8 @@ class Result:
 
         It is nan where the expected regret against the best single arm is too far below 0 for a double.
 
-        Losses in which arms are away are refused, and so are results with ``keep="summary"``, which have no losses.
+        Losses in which arms are away are refused, and so are results with ``keep="summary"``, which have no losses, and
+        results with advice, which are compared with experts.
 
         Parameters
         ----------
@@ -132,6 +135,8 @@ class Result:
         (array([100., 100.]), array([200., 200.]))
         """
         losses = self._kept("the tracking regret", self._losses)
+        if self._advice is not None:
+            raise ValueError("the tracking regret compares with sequences of arms, but this result is against experts")
         arms = None if self.provenance["expected"] else self.arms
         return tracking.tracking_regret(self.final_regret, losses, switches, arms)
 
@@ -203,6 +208,8 @@ class Result:
         arrays = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
         if self._arms is not None and self._losses is not None:
             arrays |= {"arms": self._arms, "losses": self._losses.table}
+            if self._advice is not None:
+                arrays["advice"] = self._advice.table
         content = _npz(arrays)
         about = {
             "format": FORMAT,
@@ -251,6 +258,7 @@ class Result:
                 if "losses" in arrays
                 else None,
                 _arms=arrays.get("arms"),
+                _advice=Advice.of(arrays["advice"], *arrays["losses"].shape) if "advice" in arrays else None,
             )
 
 

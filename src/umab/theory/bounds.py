@@ -1,9 +1,10 @@
 """Bounds on expected regret, evaluated on a loss table.
 
 For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
-`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do. The other policies have rates only, as in
-the paper's Table 1, without constants and logarithms. A bound `as printed` follows the paper's text to the letter. A
-bound `as repaired` holds where the text slips; `docs/errata.md` says where, and `umab certify` shows it.
+`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E.
+The other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
+follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
+and `umab certify` shows it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import registered
+from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import MOST_BURSTS, UMABW
 from umab.algorithms.watch import MOST_ATTENTION
+from umab.engine.advised import advice_for
 from umab.engine.simulate import simulate, takes
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.norms import Norms, Sizes, Squares
 from umab.theory.sharing import least_probability_of_sharing, scaled_complexity
@@ -70,7 +74,7 @@ class Bound(NamedTuple):
     """Where it comes from, and what it does not cover."""
 
 
-def bound(policy: Policy | str, losses: Any, *, switches: int = 0) -> Bound:
+def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None) -> Bound:
     """Return the bound on the expected regret of a policy on a loss table.
 
     Parameters
@@ -82,6 +86,8 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0) -> Bound:
     switches
         How often the arms that the policy is compared with may change: the regret is against the best sequence of arms
         that changes so often at most. With 0, that is the best single arm. Only UMAB-Sh has bounds for more.
+    advice
+        What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
 
     Examples
     --------
@@ -93,6 +99,11 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0) -> Bound:
     table = Losses.of(losses)
     refuse_away(table, "a bound")
     checks.whole("switches", switches, least=0)
+    advised = advice_for(which, None if advice is None else Advice.of(advice, *table.table.shape), table)
+    if switches == 0 and isinstance(advised, UMABE):
+        from umab.theory.bounds_advised import bound_with_advice  # it imports this module
+
+        return bound_with_advice(advised, table, advice)
     if which.theorem == UMABSh.theorem:
         return _of_umab_sh(which, table, switches)
     if switches > 0:
@@ -103,11 +114,11 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0) -> Bound:
     if which.rate_in_norms in _RATES:
         rate = _RATES[which.rate_in_norms](Norms.of(table))
         source = "a published rate in the norms of Table 1; umab has no constants for it"
-        return _in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
+        return in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
     return Bound(which.name, None, "", None, None, {}, "umab has no bound in the norms of Table 1 for it")
 
 
-def _in_doubles(
+def in_doubles(
     policy: str, rate: Any, formula: str, printed: Any, repaired: Any, terms: Mapping[str, Any], source: str
 ) -> Bound:
     """Return a bound that was computed in long doubles; a number that is too large for a double becomes inf."""
@@ -143,7 +154,7 @@ def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
         "comparator": norms.largest,
     }
     formula, source = policy.rate_in_norms, policy.theorem
-    return _in_doubles(policy.name, root, formula, printed, sum(terms.values()), terms, source)
+    return in_doubles(policy.name, root, formula, printed, sum(terms.values()), terms, source)
 
 
 def _of_umab_g(policy: Any, losses: Losses) -> Bound:
@@ -193,7 +204,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     usual = scale == 1.0 and policy.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
     formula, as_printed = policy.rate_in_norms, printed if usual else None
-    return _in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
+    return in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
 
 
 def growth(policy: UMABS, n_arms: int) -> Any:
@@ -256,7 +267,7 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
         terms["bursts"] = MOST_ATTENTION * sizes.spread * most_bursts(n, horizon)
         rate, formula = np.sqrt(np.longdouble(starts)) * rate, f"√N ({formula})"
         source = f"{source}, for N = {starts} starts"
-    return _in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
+    return in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
 
 
 def _centres(policy: Policy) -> bool:
@@ -317,7 +328,7 @@ def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
     times = (switches + core.switches) / np.sqrt(np.longdouble(core.switches))
     rate = times * sizes.largest * np.sqrt(np.longdouble(n * horizon))
     source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for S = {switches}"
-    return _in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
+    return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
 _OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,17 +12,35 @@ import numpy as np
 
 from umab._support.extras import extra
 from umab._support.progress import Progress
+from umab.algorithms.advised import Advised
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
+from umab.algorithms.umab_e import UMABE
+from umab.engine.advised import advice_for
 from umab.engine.simulate import simulate
 from umab.results.regret import mean_and_sd
+from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
+from umab.theory.advice import follow_advised, learning
 from umab.theory.bounds import bound
-from umab.theory.statements import OF_UMAB_S, OF_UMAB_SH, OF_UMAB_W, STATEMENTS, Form, Sides, Statement, Steps
+from umab.theory.bounds_advised import Measured, bound_along, bound_with_advice
+from umab.theory.statements import (
+    OF_UMAB_E,
+    OF_UMAB_S,
+    OF_UMAB_SH,
+    OF_UMAB_W,
+    STATEMENTS,
+    AdvisedSteps,
+    Form,
+    Sides,
+    Statement,
+    Steps,
+)
 from umab.theory.trajectory import PROVED_IN, follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
-"""The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh."""
+"""The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh. Those about UMAB-E, which needs
+advice, are in `OF_UMAB_E`."""
 
 TOLERANCE = 1e-12
 """A statement is violated if left − right is more than this share of the numbers that were added to get there. Each
@@ -54,7 +73,13 @@ class Certified(NamedTuple):
 
 
 def certify(
-    policy: Policy | str, losses: Any, *, n_trials: int = 20, seed: int = 0, progress: bool | None = None
+    policy: Policy | str,
+    losses: Any,
+    *,
+    advice: Any = None,
+    n_trials: int = 20,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> list[Certified]:
     """Check every statement of the proofs about a policy along runs on a loss table.
 
@@ -67,9 +92,14 @@ def certify(
         A `UMABNN`, `UMABG`, `UMABW`, `UMABS` or `UMABSh`, the last two also centred, or its name. With constants other
         than the paper's, the same statements are checked, although the paper does not make them; this shows which of
         them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the options for study. The
-        statements about UMAB-W cover all its options.
+        statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.
     losses
         What `umab.Losses.of` takes.
+    advice
+        What experts advise, as for `umab.simulate`, if the policy is one over experts. Its theorem is about the regret
+        against every single expert, over the rounds in which the expert gave advice; the row is about the expert
+        against whom the mean regret is largest. It is checked twice: against the largest bound that the table allows,
+        whatever is drawn, and with means over these runs in place of the expectations in the bound.
     n_trials
         How many runs.
     seed
@@ -84,27 +114,60 @@ def certify(
     """
     which, table = as_policy(policy), Losses.of(losses)
     refuse_away(table, "a certificate")
+    if advice is not None or isinstance(which, Advised):
+        given = None if advice is None else Advice.of(advice, *table.table.shape)
+        advised = advice_for(which, given, table)
+        assert given is not None and isinstance(advised, Advised)  # advice_for has refused all else
+        return _certify_advised(advised, table, given, n_trials, seed, progress)
     if why := refusal(which):
         raise TypeError(why)
-    with extra("data", "a certificate"):  # before the work rather than after it
-        import scipy.special  # noqa: F401
+    _need_scipy()
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
     about = [statement for statement in EVERY if statement.is_about(ready)]
     rows: dict[Statement, Certified] = {}
     with Progress(n_trials, "certifying", progress, unit="trials") as bar:
-        for runs in _chunks(n_trials, table):
+        for runs in _chunks(n_trials, table.n_rounds * table.n_arms):
             path = follow(ready, table.table, result.arms[runs])
-            steps = Steps(path)
-            for statement in about:
-                row = check(statement, statement.says(steps), first_run=runs.start)
-                rows[statement] = _worse(rows[statement], row) if statement in rows else row
+            _check_all(about, Steps(path), runs.start, rows)
             bar.advance(runs.stop - runs.start)
     return [*_on_the_mean(ready, table, result.final_regret), *rows.values()]
 
 
+def _certify_advised(
+    policy: Advised, losses: Losses, advice: Advice, n_trials: int, seed: int, progress: bool | None
+) -> list[Certified]:
+    """Do the same for a policy over experts."""
+    ready = learning(policy)
+    _need_scipy()
+    result = simulate(ready, losses, advice=advice.table, n_trials=n_trials, seed=seed, keep="arms", progress=False)
+    rows: dict[Statement, Certified] = {}
+    regrets, measured = [], []
+    with Progress(n_trials, "certifying", progress, unit="trials") as bar:
+        for runs in _chunks(n_trials, advice.awake.size * losses.n_arms):
+            path = follow_advised(ready, losses, result.arms[runs], advice.table)
+            _check_all(OF_UMAB_E[path.form], AdvisedSteps(path), runs.start, rows)
+            regrets.append(path.regrets.astype(float))
+            measured.append(Measured.along(path))
+            bar.advance(runs.stop - runs.start)
+    return [*_on_every_mean(ready, losses, advice, np.concatenate(regrets), bound_along(measured)), *rows.values()]
+
+
+def _need_scipy() -> None:
+    """Refuse before the work rather than after it."""
+    with extra("data", "a certificate"):
+        import scipy.special  # noqa: F401
+
+
+def _check_all(about: Sequence[Statement], steps: Any, first_run: int, rows: dict[Statement, Certified]) -> None:
+    """Check statements along some runs, and keep the worse row of each."""
+    for statement in about:
+        row = check(statement, statement.says(steps), first_run=first_run)
+        rows[statement] = _worse(rows[statement], row) if statement in rows else row
+
+
 def certifiable(policy: Policy) -> bool:
-    """Whether the statements are about a policy of this kind."""
+    """Whether the statements are about a policy of this kind, without advice."""
     return not refusal(policy)
 
 
@@ -139,16 +202,15 @@ def _worse(first: Certified, second: Certified) -> Certified:
     return first if key[0] >= key[1] else second
 
 
-def _chunks(n_trials: int, losses: Losses) -> Iterator[slice]:
-    size = max(1, _ENTRIES // (losses.n_rounds * losses.n_arms))
+def _chunks(n_trials: int, entries: int) -> Iterator[slice]:
+    """Yield runs that are processed together, if each has so many entries."""
+    size = max(1, _ENTRIES // entries)
     for first in range(0, n_trials, size):
         yield slice(first, min(first + size, n_trials))
 
 
 def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
     """Yield what the mean regret says about the theorem, as printed and as repaired, or about ours as proved."""
-    from scipy.special import stdtrit
-
     promised = bound(policy, losses)
     forms: tuple[tuple[Form, float | None], ...]
     name = policy.theorem
@@ -156,19 +218,38 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
         where, forms = PROVED_IN[name], (("as proved", promised.repaired),)
     else:
         where, forms = "main text", (("as printed", promised.printed), ("as repaired", promised.repaired))
-    mean, sd = mean_and_sd(regrets)
-    margin = float(stdtrit(max(len(regrets) - 1, 1), SURE)) * sd / math.sqrt(len(regrets))
     for form, limit in forms:
         if limit is None:
             yield Certified(name, where, promised.source, form, "nothing to check", math.nan, -1, 0)
             continue
-        verdict: Verdict = "undecided"
-        if mean + margin <= limit:
-            verdict = "holds"
-        elif mean - margin > limit:
-            verdict = "violated"
-        text = f"the expected regret is at most {limit:.6g}"
-        yield Certified(name, where, text, form, verdict, mean / limit if limit else math.nan, -1, 0)
+        yield _judge_mean(name, where, f"the expected regret is at most {limit:.6g}", form, regrets, limit)
+
+
+def _judge_mean(name: str, where: str, text: str, form: Form, regrets: Any, limit: float) -> Certified:
+    """Return what the mean of the regrets of runs says about a bound on its expectation."""
+    from scipy.special import stdtrit
+
+    mean, sd = mean_and_sd(regrets)
+    margin = float(stdtrit(max(len(regrets) - 1, 1), SURE)) * sd / math.sqrt(len(regrets))
+    verdict: Verdict = "undecided"
+    if mean + margin <= limit:
+        verdict = "holds"
+    elif mean - margin > limit:
+        verdict = "violated"
+    return Certified(name, where, text, form, verdict, mean / limit if limit else math.nan, -1, 0)
+
+
+def _on_every_mean(policy: UMABE, losses: Losses, advice: Advice, regrets: Any, along: float) -> Iterator[Certified]:
+    """Yield what the mean regrets against the experts, runs × N, say about the theorem: the worst of them."""
+    sure, where = bound_with_advice(policy, losses, advice.table).repaired, PROVED_IN[policy.theorem]
+    assert sure is not None
+    limits = (
+        (policy.theorem, f"the expected regret against every expert is at most {sure:.6g}", sure),
+        (f"{policy.theorem}, runs", f"with means over the runs in place of expectations: at most {along:.6g}", along),
+    )
+    for name, text, limit in limits:
+        rows = (_judge_mean(name, where, text, "as proved", each, limit) for each in regrets.T)
+        yield functools.reduce(_worse, rows)
 
 
 def as_json(every: Mapping[str, Sequence[Certified]]) -> bytes:

@@ -66,13 +66,14 @@ class Sizes(NamedTuple):
         return cls._of_rounds(-low, high, high - low)
 
     @classmethod
-    def centred(cls, losses: Losses, *, local: bool = False) -> Sizes:
+    def centred(cls, losses: Losses, *, local: bool = False, among: Any = None) -> Sizes:
         """Return bounds on the sizes of ℓ_t − b_t from round 2 on, whatever arms are drawn.
 
         As b_t is a mean of one loss from each round before, it lies between the mean of their smallest losses and the
-        mean of their largest. If `local`, it may also be a moving mean. The spread is over all rounds.
+        mean of their largest. If `local`, it may also be a moving mean. The spread is over all rounds. `among` says
+        which arms may be drawn in each round, rounds × arms; only these count.
         """
-        low, high = _ends(losses)
+        low, high = _ends(losses, among)
         low, high = low - low[0], high - low[0]  # so that an offset costs no digits
         least, most = _centres(low, high, local)
         return cls._of_rounds(most - low[1:], high[1:] - least, high - low)
@@ -100,14 +101,16 @@ class Squares(NamedTuple):
         return cls(squares.sum(axis=1), squares.max(axis=1))
 
     @classmethod
-    def centred(cls, losses: Losses, *, local: bool = False) -> Squares:
+    def centred(cls, losses: Losses, *, local: bool = False, among: Any = None) -> Squares:
         """Return bounds on the squares of ℓ_t − b_t, whatever arms are drawn; 0 in round 1, which teaches nothing.
 
         They are convex in b_t, so they are largest at an end of the interval in which it lies; see `Sizes.centred`.
         """
-        low, high = _ends(losses)
+        low, high = _ends(losses, among)
         table = losses.table.astype(np.longdouble) - low[0]
         squares = [(table[1:] - centre[:, None]) ** 2 for centre in _centres(low - low[0], high - low[0], local)]
+        if among is not None:
+            squares = [np.where(among[1:], each, np.longdouble(0)) for each in squares]
         first = np.zeros(1, dtype=np.longdouble)
         return cls(
             np.concatenate([first, np.maximum(*(each.sum(axis=1) for each in squares))]),
@@ -129,8 +132,10 @@ def _centres(low: Any, high: Any, local: bool) -> tuple[Any, Any]:
     return least, most
 
 
-def _ends(losses: Losses) -> tuple[Any, Any]:
-    """Return the smallest and the largest loss of each round, in long doubles."""
+def _ends(losses: Losses, among: Any = None) -> tuple[Any, Any]:
+    """Return the smallest and the largest loss of each round among some arms, or all, in long doubles."""
     refuse_away(losses, "a bound")
     table = losses.table.astype(np.longdouble)
-    return table.min(axis=1), table.max(axis=1)
+    if among is None:
+        return table.min(axis=1), table.max(axis=1)
+    return np.where(among, table, np.inf).min(axis=1), np.where(among, table, -np.inf).max(axis=1)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.algorithms.local import LocallyCentred
+from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
@@ -30,6 +31,7 @@ PROVED_IN = {
     UMABS.theorem: "docs/recommended.md",
     UMABW.theorem: "docs/changing.md",
     UMABSh.theorem: "docs/algorithms/umab-sh.md",
+    UMABE.theorem: "docs/algorithms/umab-e.md",
 }
 """The theorems of this project, and where their proofs are; the others are the paper's."""
 
@@ -70,6 +72,11 @@ def refusal(policy: Policy) -> str:
         return (
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
+        )
+    if policy.takes_advice:
+        return (
+            "the statements about a policy over experts need their advice, which umab.theory.certify takes as "
+            f"advice=..., but got {policy.name} without any"
         )
     if not policy.theorem:
         return (

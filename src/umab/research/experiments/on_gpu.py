@@ -68,6 +68,7 @@ def _run(group: Sequence[Cell], out: Path, stop: threading.Event) -> None:
             losses = losses_of_table(out, cell.table)
             works[cell.table.digest] = Work(
                 losses=losses,
+                advice=None,
                 delays=Delays.of(cell.delay, losses.n_rounds) if cell.delay else None,
                 costs=costs_of(losses),
                 n_trials=cell.n_trials,

@@ -7,10 +7,32 @@ appendix, in order: Orabona's lemma, two on the steps of the log-barrier, and tw
 
 from types import ModuleType
 
-from umab.theory.statements import ftrl, monotone, theorem1, theorem2, theorem_r, theorem_sh, theorem_w
+from umab.theory.statements import (
+    ftrl,
+    monotone,
+    theorem1,
+    theorem2,
+    theorem_e,
+    theorem_e_barrier,
+    theorem_r,
+    theorem_sh,
+    theorem_w,
+)
+from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Form, Sides, Statement, Steps
 
-__all__ = ["OF_UMAB_S", "OF_UMAB_SH", "OF_UMAB_W", "STATEMENTS", "Form", "Sides", "Statement", "Steps"]
+__all__ = [
+    "OF_UMAB_E",
+    "OF_UMAB_S",
+    "OF_UMAB_SH",
+    "OF_UMAB_W",
+    "STATEMENTS",
+    "AdvisedSteps",
+    "Form",
+    "Sides",
+    "Statement",
+    "Steps",
+]
 
 
 def _declared_in(*modules: ModuleType) -> tuple[Statement, ...]:
@@ -29,3 +51,6 @@ OF_UMAB_W = _declared_in(theorem_w)
 
 OF_UMAB_SH = _declared_in(theorem_sh)
 """The statements about UMAB-Sh, bare or centred, that hold along every sequence of arms."""
+
+OF_UMAB_E = {"entropy": _declared_in(theorem_e), "barrier": _declared_in(theorem_e_barrier)}
+"""The statements about each form of UMAB-E, of `AdvisedSteps`, that hold along every sequence of arms."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,8 @@ class Statement(NamedTuple):
     """Where it is in the paper or the proof."""
     text: str
     form: Form
-    says: Callable[[Steps], Sides]
+    says: Callable[[Any], Sides]
+    """What it says along a path: of `Steps`, or of `AdvisedSteps` for a policy over experts."""
     of: tuple[str, ...] = BOTH
     """The theorems whose proofs contain it."""
     exploration: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class Statement(NamedTuple):
 
 def statement(
     *, id: str, where: str, text: str, form: Form, of: tuple[str, ...] = BOTH, exploration: tuple[str, ...] = ()
-) -> Callable[[Callable[[Steps], Sides]], Statement]:
+) -> Callable[[Callable[[Any], Sides]], Statement]:
     """Return a decorator that turns a function into the statement whose sides it returns."""
     return lambda says: Statement(id, where, text, form, says, of, exploration)
 

@@ -21,7 +21,7 @@ class LearnerWarning(UserWarning):
     """Something that the owner of a learner may want to know about its use or its state."""
 
 
-class Advice:
+class Hints:
     """The warnings of one learner. All but the first are given once."""
 
     __slots__ = ("_may_warn_of_certainty", "_may_warn_of_expiry", "foreign_feedback", "may_warn_of_labels")

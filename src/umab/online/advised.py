@@ -1,0 +1,219 @@
+"""The core of a learner over experts, and the advice that it is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from umab.algorithms.advised import Advised
+from umab.algorithms.base import Policy
+from umab.engine.compiled import advised_kernels, distributions_kernel
+from umab.engine.layout import Buffer, blank_ticket
+from umab.online.choice import Choice, Draw, Label, labels_of
+from umab.online.core import Core
+from umab.online.ids import TICKET
+from umab.tables.advice import SUMS_TO_1, bad_row
+
+Array = npt.NDArray[Any]
+
+
+class AdvisedCore(Core):
+    """A core whose draws follow the advice of experts."""
+
+    experts: tuple[Label, ...]
+
+    def _load_kernels(self) -> None:
+        self._select_by_rows, self._select_by_arms, self._update = advised_kernels(self.policy)
+        self._are_distributions = distributions_kernel()
+        self._blank = blank_ticket(self.policy, self.layout, 1)
+
+    def _blank_ticket(self) -> Buffer:
+        return self._blank.copy()  # its size does not depend on the arms
+
+    def draw_advised(self, advice: Array) -> Choice:
+        """Draw an arm by advice that `array_of` returned; the choice is open from now on."""
+        drawn_at = self.clock()
+        uniforms = self.uniforms
+        if not uniforms.waiting:
+            uniforms.refill()
+        ticket, number, n_arms = self._blank_ticket(), self.n_drawn, len(self.labels)
+        select = self._select_by_rows if advice.ndim == 2 else self._select_by_arms
+        index, probability = select(self.buffer, n_arms, uniforms.waiting.pop(), advice, ticket)
+        choice = Choice(self.labels[index], index, probability, f"{self._id_begins}{number}{TICKET}")
+        self.open[choice.id] = (choice, index, index, probability, ticket, drawn_at, number)
+        self.n_drawn = number + 1
+        self.tallies[index].selected += 1
+        self._before = None
+        return choice
+
+    def array_of(self, advice: Any) -> Array:
+        """Return advice as the arms of all experts, or else as a row of probabilities for each of them; checked."""
+        if isinstance(advice, np.ndarray):
+            return self._checked_rows(advice) if advice.dtype.kind == "f" else self._checked_arms(advice)
+        if type(advice) is dict and len(advice) == len(self.experts):
+            index = self.index
+            try:  # the usual case, first because it is fast: every expert advises an arm
+                return np.array([index[advice[expert]] for expert in self.experts])
+            except (KeyError, TypeError):
+                pass
+        if isinstance(advice, Mapping):
+            given = [advice.get(expert) for expert in self.experts]
+            if len(advice) > sum(each is not None for each in given):
+                self._check_names(advice)
+        elif isinstance(advice, Iterable) and not isinstance(advice, (str, bytes)):
+            given = list(advice)
+            if len(given) != len(self.experts):
+                raise ValueError(
+                    f"advice must have one entry for each of {len(self.experts)} experts, but got {given!r}"
+                )
+        else:
+            raise TypeError(
+                f"advice must be a dict of experts, a list with one entry for each, or an array, but got {advice!r}"
+            )
+        try:
+            found = [-1 if each is None else self.index[each] for each in given]
+        except (KeyError, TypeError):  # somebody advises a distribution, or an arm that is not there
+            return self._checked_rows(np.array([self._row(*each) for each in zip(self.experts, given, strict=True)]))
+        if max(found) < 0:
+            raise nobody()
+        return np.array(found, dtype=np.int64)
+
+    def _row(self, expert: Label, advice: Any) -> Array:
+        """Return the advice of an expert as a row."""
+        row = np.zeros(len(self.labels))
+        if advice is None:
+            row[:] = np.nan
+        elif isinstance(advice, Mapping):
+            for label, probability in advice.items():
+                row[self.index_of(label)] = self._number(probability, expert)
+        elif isinstance(advice, (str, bytes)) or not isinstance(advice, Iterable):
+            row[self.index_of(advice)] = 1.0
+        else:
+            numbers = [self._number(each, expert) for each in advice]
+            if len(numbers) != len(row):
+                raise ValueError(
+                    f"the advice of an expert must have a probability for each of {len(row)} arms, but got {numbers} "
+                    f"from {expert!r}"
+                )
+            row[:] = numbers
+        if np.isnan(row).any() and advice is not None:
+            raise bad_row(row, repr(expert))
+        return row
+
+    def _number(self, value: Any, expert: Label) -> float:
+        if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+            raise TypeError(f"a probability must be a number, but got {value!r} from {expert!r}")
+        return float(value)
+
+    def _check_names(self, advice: Mapping[Any, Any]) -> None:
+        for expert in advice:
+            if expert not in self.experts:
+                raise ValueError(f"advice must come from the experts {list(self.experts)}, but got {expert!r}")
+
+    def _checked_rows(self, rows: Array) -> Array:
+        shape = (len(self.experts), len(self.labels))
+        if rows.shape != shape:
+            raise ValueError(f"advice must have {shape[0]} experts × {shape[1]} arms, but got shape {rows.shape}")
+        if rows.dtype != np.float64 or not rows.flags.c_contiguous:
+            rows = np.ascontiguousarray(rows, dtype=np.float64)
+        if not self._are_distributions(rows, SUMS_TO_1):
+            self._look_closely(rows)
+        return rows
+
+    def _look_closely(self, rows: Array) -> None:
+        """Allow experts who abstain, whose rows are all nan; raise an error for any other row that is wrong."""
+        asleep = np.isnan(rows).all(axis=1)
+        if asleep.all():
+            raise nobody()
+        with np.errstate(invalid="ignore"):
+            wrong = ~asleep & ~((rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= SUMS_TO_1))
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise bad_row(rows[at], repr(self.experts[at]))
+
+    def _checked_arms(self, arms: Array) -> Array:
+        if arms.dtype.kind not in "iu":
+            raise TypeError(
+                f"advice in an array must be float64 probabilities, or indices of arms, but got {arms.dtype}; pass "
+                "labels in a list"
+            )
+        if arms.shape != (len(self.experts),):
+            raise ValueError(f"advice must have one arm for each of {len(self.experts)} experts, but got {arms.shape}")
+        if arms.min() < -1 or arms.max() >= len(self.labels):
+            raise ValueError(f"advice must be indices of {len(self.labels)} arms, or −1, but got {arms.tolist()}")
+        if arms.max() < 0:
+            raise nobody()
+        return np.ascontiguousarray(arms, dtype=np.int64)
+
+    def learn(self, index: int, loss: float, probability: float) -> NoReturn:
+        """Refuse: without the advice of the draw there is nothing to learn about experts."""
+        raise ValueError("a learner over experts must be told what select returned, but got the label of an arm")
+
+    def learn_foreign(self, identity: str, index: int, loss: float, probability: float) -> NoReturn:
+        """Refuse, for the same reason."""
+        raise ValueError(f"a learner over experts must have made its choices itself, but got id={identity!r}")
+
+    def redraw(self, draw: Draw) -> NoReturn:
+        """Refuse: a draw does not hold the advice that it was made by."""
+        raise ValueError("a draw by the advice of experts cannot be repeated; save the learner instead")
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole core, with the names of the experts."""
+        return {**super().snapshot(), "experts": list(self.experts)}
+
+    @classmethod
+    def from_snapshot(
+        cls, saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time
+    ) -> AdvisedCore:
+        """Return the core of a snapshot."""
+        core = super().from_snapshot(saved, policy, clock)
+        assert isinstance(core, AdvisedCore)
+        core.experts = experts_of(saved["experts"])
+        if len(core.experts) != len(core.layout.fields(core.buffer)["weights"]):
+            raise ValueError(f"a saved learner must be as it was written: there are {len(core.experts)} experts")
+        return core
+
+
+def nobody() -> ValueError:
+    """Return the error for a round without advice."""
+    return ValueError("at least one expert must give advice, but all abstain")
+
+
+def experts_of(experts: Any) -> tuple[Label, ...]:
+    """Return the names of experts, checked."""
+    try:
+        return labels_of(experts)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"experts must be named as arms are: {error}") from None
+
+
+def start(
+    policy: Policy,
+    labels: tuple[Label, ...],
+    maximize: bool,
+    seed: int | None,
+    clock: Callable[[], float],
+    experts: int | Sequence[Label] | None,
+) -> Core:
+    """Return a core that has not drawn or learned yet."""
+    if not isinstance(policy, Advised):
+        if experts is not None:
+            raise ValueError(f"experts must be given to a policy over experts, such as umab-e, but got {policy.name}")
+        return Core.start(policy, labels, maximize, seed, clock)
+    if experts is None:
+        raise ValueError(f"{policy.name} must be told who gives advice; pass experts=[...]")
+    names = experts_of(experts)
+    core = AdvisedCore.start(policy.for_experts(len(names)), labels, maximize, seed, clock)
+    assert isinstance(core, AdvisedCore)
+    core.experts = names
+    return core
+
+
+def read(saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time) -> Core:
+    """Return the core of a snapshot, of a learner over experts or of any other."""
+    kind: type[Core] = AdvisedCore if "experts" in saved else Core
+    return kind.from_snapshot(saved, policy, clock)
