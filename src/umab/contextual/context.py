@@ -1,0 +1,145 @@
+"""Contexts: what is known about a request before the choice, as a dict; and as the numbers that models take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Context = Mapping[str, Any]
+"""From names to numbers, strings, booleans or None, which says that the value is not known, as a missing name does."""
+
+Known = Mapping[str, float | str]
+"""A context that was checked: only what is known, as floats and strings."""
+
+Vector = npt.NDArray[np.float64]
+
+LARGEST = 1e100
+"""The largest number in a context: squares of such numbers, and sums of these, are finite."""
+
+
+def checked(context: Any) -> Known:
+    """Return a context without what is not known."""
+    if not isinstance(context, Mapping):
+        raise TypeError(f"a context must be a dict, but got {context!r}")
+    known: dict[str, float | str] = {}
+    for name, value in context.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the names in a context must be strings, but got {name!r}")
+        plain = value.item() if isinstance(value, np.generic) else value
+        if plain is None:
+            continue
+        if isinstance(plain, str):
+            known[name] = plain
+        elif isinstance(plain, (bool, int, float)):
+            known[name] = _number(name, plain)
+        else:
+            raise TypeError(f"a value in a context must be a number, a string or None, but got {name}={value!r}")
+    return known
+
+
+def _number(name: str, value: float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not abs(number) <= LARGEST:  # nan is not either
+        rule = f"a number in a context must be from {-LARGEST:g} to {LARGEST:g}, or None if unknown"
+        raise ValueError(f"{rule}, but got {name}={value!r}")
+    return number
+
+
+class Kinds:
+    """Which names have numbers and which have strings: what a name had first, it keeps."""
+
+    def __init__(self, strings: Mapping[str, bool] | None = None) -> None:
+        self.has_string = dict(strings or {})
+
+    def check(self, known: Known) -> None:
+        """Raise an error if a name that had numbers has a string now, or the other way round."""
+        for name, value in known.items():
+            was = self.has_string.get(name, isinstance(value, str))
+            if was != isinstance(value, str):
+                kinds = ("a string", "a number")
+                rule = f"{name} must be {kinds[not was]}, as it was before"
+                raise TypeError(f"{rule}, but got {kinds[was]}: {name}={value!r}")
+
+    def note(self, known: Known) -> None:
+        """Remember the names that are new."""
+        for name, value in known.items():
+            self.has_string.setdefault(name, isinstance(value, str))
+
+
+class Features:
+    """Contexts as vectors: a column for each name of a number, and one for each value of a string.
+
+    Numbers are measured from their mean, in multiples of their standard deviation, both of the contexts that were
+    learned from so far, so that neither unit nor offset of a number matters. A number that is not known counts as the
+    mean, and a string that is not known, or new, has no column that is 1. A new name or value gets a column when it is
+    first learned from, up to `most` columns; what comes later is ignored. The last column is always 1.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.columns: dict[tuple[str, str | None], int] = {}
+        self.n_seen = 0
+        self.counts, self.means, self.squares = np.zeros(0), np.zeros(0), np.zeros(0)
+
+    @property
+    def size(self) -> int:
+        """The number of columns."""
+        return len(self.columns) + 1
+
+    def vector(self, known: Known) -> Vector:
+        """Return a context as a vector."""
+        found = np.zeros(self.size)
+        found[-1] = 1.0
+        for name, value in known.items():
+            if isinstance(value, str):
+                at = self.columns.get((name, value))
+                if at is not None:
+                    found[at] = 1.0
+                continue
+            at = self.columns.get((name, None))
+            if at is not None and self.squares[at] > 0.0:
+                found[at] = (value - self.means[at]) / math.sqrt(self.squares[at] / self.counts[at])
+        return found
+
+    def learn(self, known: Known) -> None:
+        """Add columns for what is new, and learn the means and deviations of the numbers."""
+        for name, value in known.items():
+            key = (name, value if isinstance(value, str) else None)
+            at = self.columns.get(key)
+            if at is None:
+                if len(self.columns) >= self.most:
+                    continue
+                at = self.columns[key] = len(self.columns)
+                self.counts, self.means, self.squares = (
+                    np.append(each, 0.0) for each in (self.counts, self.means, self.squares)
+                )
+            if not isinstance(value, str):
+                self.counts[at] += 1.0
+                gap = value - self.means[at]
+                self.means[at] += gap / self.counts[at]
+                self.squares[at] += gap * (value - self.means[at])
+
+    def saved(self) -> dict[str, Any]:
+        """Return all of it, as JSON can hold it."""
+        return {
+            "columns": [list(key) for key in self.columns],
+            "counts": self.counts.tolist(),
+            "means": self.means.tolist(),
+            "squares": self.squares.tolist(),
+        }
+
+    def load(self, saved: Mapping[str, Any]) -> None:
+        """Continue from what `saved` returned."""
+        self.columns = {(name, value): at for at, (name, value) in enumerate(saved["columns"])}
+        for key in ("counts", "means", "squares"):
+            numbers = np.array(saved[key], dtype=np.float64)
+            if numbers.shape != (len(self.columns),) or not np.isfinite(numbers).all():
+                raise ValueError(f"the {key} of features must be {len(self.columns)} finite numbers")
+            setattr(self, key, numbers)

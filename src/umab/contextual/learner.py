@@ -1,0 +1,281 @@
+"""Learner: one decision at a time, for a context."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from umab._support.files import write_atomically
+from umab._version import __version__
+from umab.algorithms.umab_e import Form
+from umab.contextual.context import Context, Kinds, Known, checked
+from umab.contextual.experts import ContextFree, Expert, as_expert, names_of
+from umab.contextual.models import KINDS, Linear, Regressor
+from umab.online.choice import Choice, Label, labels_of
+from umab.online.feedback import as_loss
+from umab.online.learner import Learner as OnlineLearner
+
+FORMAT, VERSION = "umab.contextual.Learner", 1
+
+
+class Learner:
+    """Choose among arms for a context, learn what each choice cost, and choose better.
+
+    Experts turn the context into advice, and UMAB-E draws an arm by their advice and learns whom to follow. So the
+    whole is never much worse than the best of them, whatever the unit of the losses: that is against the advice as it
+    was given. Experts that learn from the choices would have learned more had they been followed; docs/context.md says
+    what this means.
+
+    Parameters
+    ----------
+    arms
+        The number of arms, or their labels.
+    experts
+        Experts of `umab.contextual`, or functions of a context that return an arm, a probability for each arm, or None
+        to abstain. They are copied. None stands for ``[ContextFree(), Linear()]``.
+    seed
+        A whole number, at least 0, makes the draws repeatable.
+    maximize
+        Whether larger is better. If so, `update` takes ``reward=`` in place of ``loss=``.
+    form
+        The form of UMAB-E, see `umab.UMABE`.
+
+    Notes
+    -----
+    A context is a dict from names to numbers, strings or None. A name may be missing at times, and new names may come
+    later: models take a missing value as one that is not known. A name that had numbers must not have strings later.
+    Threads may share a learner.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.contextual.Learner(["small", "large"], seed=0)
+    >>> for words in [10, 900, 20, 1200, 15, 800] * 50:
+    ...     choice = learner.select({"words": words})
+    ...     learner.update(choice, loss=words / 100 if choice.arm == "small" else 5.0)
+    >>> learner.select({"words": 1000}).arm, learner.select({"words": 12}).arm
+    ('large', 'small')
+    """
+
+    def __init__(
+        self,
+        arms: int | Sequence[Label],
+        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        *,
+        seed: int | None = None,
+        maximize: bool = False,
+        form: Form = "auto",
+    ) -> None:
+        labels = labels_of(arms)
+        given = [ContextFree(), Linear()] if experts is None else experts
+        if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+            raise TypeError(f"experts must be a list, but got experts={experts!r}")
+        if not given:
+            raise ValueError("experts must have at least one expert, but got none")
+        self._experts = [as_expert(each) for each in given]
+        for each in self._experts:
+            each.begin(labels)
+        from umab.algorithms.umab_e import UMABE
+
+        names = names_of(self._experts)
+        self._learner = OnlineLearner(UMABE(form=form), labels, experts=names, seed=seed, maximize=maximize)
+        self._start({}, Kinds())
+
+    def _start(self, contexts: dict[str, Known], kinds: Kinds) -> None:
+        self._contexts, self._kinds = contexts, kinds
+        self._lock = threading.RLock()
+
+    @property
+    def arms(self) -> tuple[Label, ...]:
+        """The labels of the arms."""
+        return self._learner.arms
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """The names of the experts."""
+        return tuple(str(each) for each in self._learner.experts)
+
+    @property
+    def maximize(self) -> bool:
+        """Whether feedback is a reward, where higher is better."""
+        return self._learner.maximize
+
+    @property
+    def outstanding(self) -> tuple[Choice, ...]:
+        """The open choices, whose losses have not arrived yet, oldest first."""
+        return self._learner.outstanding
+
+    def weights(self) -> dict[str, float]:
+        """Return how much each expert counts now; the weights sum to 1."""
+        return {str(name): weight for name, weight in self._learner.weights().items()}
+
+    def select(self, context: Context) -> Choice:
+        """Draw an arm for a context. Selecting again before the loss is known is fine."""
+        known = checked(context)
+        with self._lock:
+            self._kinds.check(known)
+            advice = [row for each in self._experts for row in each.advice(known)]
+            choice = self._learner.select(advice=advice)
+            self._kinds.note(known)
+            self._contexts[choice.id] = known
+            return choice
+
+    def update(self, choice: Choice, loss: float | None = None, *, reward: float | None = None) -> None:
+        """Learn from what a choice cost, at any later time and in any order.
+
+        UMAB-E learns first, then every expert. If an expert raises an error, the others still learn, and the error is
+        raised at the end: the choice is closed.
+        """
+        _, cost = as_loss(self.maximize, loss, reward)
+        with self._lock:
+            self._learner.update(_as_choice(choice), loss, reward=reward)
+            known = self._contexts.pop(choice[3])
+            failed: BaseException | None = None
+            for each in self._experts:
+                try:
+                    each.learn(known, choice[0], cost, choice[2])
+                except Exception as error:
+                    error.add_note(f"the expert {each.name!r} could not learn from {choice!r}; the others have")
+                    failed = failed or error
+            if failed is not None:
+                raise failed
+
+    def forget(self, choice: Choice) -> None:
+        """Close a choice whose feedback will never be known, and learn nothing from it."""
+        with self._lock:
+            self._learner.forget(_as_choice(choice))
+            del self._contexts[choice[3]]
+
+    def to_json(self) -> str:
+        """Return the whole learner as JSON; `from_json` reads it back."""
+        with self._lock:
+            content = {
+                "format": FORMAT,
+                "version": VERSION,
+                "umab": __version__,
+                "learner": self._learner.to_json(indent=None),
+                "kinds": self._kinds.has_string,
+                "contexts": self._contexts,
+                "experts": [
+                    {"kind": _kind_of(each), "parameters": each.parameters(), "state": each.saved()}
+                    for each in self._experts
+                ],
+            }
+            return json.dumps(content, allow_nan=False)
+
+    @classmethod
+    def from_json(
+        cls,
+        text: str,
+        *,
+        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        unpickle: bool = False,
+    ) -> Self:
+        """Return the learner that `to_json` wrote; it continues as if it had never stopped.
+
+        Parameters
+        ----------
+        text
+            What `to_json` returned.
+        experts
+            The experts that the learner was made with, in the same order, if some of them are your own.
+        unpickle
+            Whether to read the pickles in which models of other libraries are saved. A pickle can run any code: read it
+            only if you wrote it. Without this, a learner with such models is refused.
+        """
+        try:
+            saved = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"a saved learner must be complete JSON: {error}") from None
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT or saved.get("version") != VERSION:
+            raise ValueError(f"a saved learner must be JSON with format={FORMAT!r} and version={VERSION}")
+        learner = cls.__new__(cls)
+        try:
+            learner._learner = OnlineLearner.from_json(saved["learner"])
+            learner._experts = _read_experts(saved["experts"], experts, unpickle, learner._learner)
+            if tuple(names_of(learner._experts)) != learner._learner.experts:
+                raise ValueError(f"the experts must be {list(learner._learner.experts)}")
+            contexts = {str(identity): checked(known) for identity, known in saved["contexts"].items()}
+            if set(contexts) != {choice.id for choice in learner._learner.outstanding}:
+                raise ValueError("there must be a context for each open choice, and for no other")
+            learner._start(contexts, Kinds({str(name): bool(value) for name, value in saved["kinds"].items()}))
+        except KeyError as error:
+            raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
+        except (TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"a saved learner must be as it was written: {error}") from None
+        return learner
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the learner to a file. At every moment the file is complete: the old one or the new one."""
+        write_atomically(path, self.to_json().encode())
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        unpickle: bool = False,
+    ) -> Self:
+        """Return the learner that `save` wrote to a file; the options are those of `from_json`."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"), experts=experts, unpickle=unpickle)
+        except ValueError as error:
+            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+
+    def __repr__(self) -> str:
+        """Name the arms and the experts."""
+        return f"umab.contextual.Learner({list(self.arms)!r}, experts={list(self.experts)!r})"
+
+
+def _as_choice(choice: Any) -> Choice:
+    """Return a choice, or the list that JSON turns one into, but no label, from which nothing can be learned here."""
+    if not isinstance(choice, (tuple, list)):
+        raise TypeError(f"a choice must be what select returned, but got {choice!r}")
+    return choice  # type: ignore[return-value]
+
+
+def _kind_of(expert: Expert) -> str | None:
+    """Return the name of a kind of expert that is here, None for others."""
+    return next((kind for kind, known in KINDS.items() if type(expert) is known), None)
+
+
+def _read_experts(saved: Any, given: Any, unpickle: bool, learner: OnlineLearner) -> list[Expert]:
+    """Return the experts of a saved learner: made anew, or those that were given, with what they had learned."""
+    if given is not None and len(given) != len(saved):
+        raise ValueError(f"experts must be the {len(saved)} that were saved, but got {len(given)}")
+    found = []
+    for at, about in enumerate(saved):
+        kind = KINDS.get(about["kind"])
+        if kind is Regressor and not unpickle:
+            raise ValueError(
+                "a saved learner must not hold models of other libraries, which are saved as pickles and can run any "
+                "code, unless you trust it: pass unpickle=True"
+            )
+        if given is not None:
+            expert = as_expert(given[at])
+            if (kind is not None or isinstance(expert, tuple(KINDS.values()))) and type(expert) is not kind:
+                raise ValueError(f"expert {at} must be the {about['kind'] or 'one of your own'} that was saved")
+        elif kind is None:
+            raise ValueError("a saved learner has experts of your own; pass experts=[...], in the same order")
+        elif kind is Regressor:
+            expert = Regressor(_Placeholder(), **about["parameters"])
+        else:
+            parameters = dict(about["parameters"])
+            expert = kind(*parameters.pop("keys", ()), **parameters)
+        expert.begin(learner.arms)
+        expert.load(about["state"])
+        found.append(expert)
+    return found
+
+
+class _Placeholder:
+    """Stands in for a model until the saved ones are read."""
+
+    def partial_fit(self) -> None: ...
+
+    def predict(self) -> None: ...
