@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-install bench-service bench-gpu test-gpu dist clean
+.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context bench-install bench-service bench-gpu test-gpu dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench          measure speed, as ratios taken in one run, and write docs/speed.md"
 	@echo "make bench-before   measure HEAD beside an earlier commit, by turns: make bench-before BASE=HEAD~1"
 	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
+	@echo "make bench-context  measure learners for contexts beside other libraries; write docs/context.md and docs/keys.md"
 	@echo "make bench-install  measure a fresh installation and write docs/install.md"
 	@echo "make bench-service  measure the decision service with wrk and write docs/serve/speed.md"
 	@echo "make test-gpu       run the tests that need an NVIDIA GPU; with PYTHON=..., in an environment that is there"
@@ -98,6 +99,10 @@ bench-before: $(VENV)/.bench
 # A network to install the other libraries, each below .venv-peers (one of them brings gigabytes); then some minutes.
 bench-peers: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.peers
+
+# A network, as above; an hour, most of which the other libraries take.
+bench-context: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.context
 
 # From the installed wheel, in an environment of its own.
 bench-install: $(VENV)/.test

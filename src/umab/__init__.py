@@ -25,6 +25,7 @@ from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
+from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
@@ -33,16 +34,18 @@ from umab.algorithms.umab_w import UMABW
 from umab.algorithms.uniform import Uniform
 from umab.algorithms.wrapper import Wrapper
 from umab.engine.simulate import simulate
-from umab.online.advice import LearnerWarning
 from umab.online.choice import Choice, Draw
 from umab.online.choosing import Attempt, choose
 from umab.online.counters import Counter
+from umab.online.hints import LearnerWarning
+from umab.online.keyed import Learners
 from umab.online.learner import Learner
 from umab.results.result import Result, plot
 from umab.results.tracking import BestSequence, best_sequence
 from umab.tables.losses import Losses, TableWarning
 
 if TYPE_CHECKING:
+    from umab import contextual as contextual
     from umab import datasets as datasets
     from umab import errors as errors
     from umab import offpolicy as offpolicy
@@ -60,6 +63,7 @@ __all__ = [
     "SCBIX",
     "SFMAB",
     "SOLOFTRL",
+    "UMABE",
     "UMABG",
     "UMABNN",
     "UMABS",
@@ -75,6 +79,7 @@ __all__ = [
     "FullInformation",
     "Learner",
     "LearnerWarning",
+    "Learners",
     "LocallyCentred",
     "Losses",
     "Policy",
@@ -96,7 +101,7 @@ __all__ = [
     "simulate",
 ]
 
-_LATER = ("datasets", "errors", "offpolicy", "testing", "theory")
+_LATER = ("contextual", "datasets", "errors", "offpolicy", "testing", "theory")
 """Modules that are imported when they are first used: not everybody needs them, and `import umab` should be quick."""
 
 _FUNCTIONS = {"read_sweep": "umab.research.experiments.frames"}
