@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.context import data, drive, peers, run
+from benchmarks.context import data, drive, ours, page, peers, run
 from benchmarks.context.data import Context, LoggedStream, Stream
 from benchmarks.context.peers import Columns, Exp4, Scaled, Tables, Task
 
@@ -203,3 +203,39 @@ def test_a_peer_runs_in_its_own_process(tmp_path: Path) -> None:
 
 def test_summaries() -> None:
     assert drive.summary([1.0, 3.0]) == "2.00 ± 1.00" and drive.summary([2.5]) == "2.50" and drive.summary([]) == "none"
+
+
+def row(peer: str, means: list[float], losses: str = "as is", **more: Any) -> dict[str, Any]:
+    return {"peer": peer, "stream": "s", "losses": losses, "means": means, **more}
+
+
+def test_goals_are_judged_by_what_was_measured() -> None:
+    rows = [
+        row(page.RANDOM, [10.0]),
+        row(page.SINGLE, [5.0]),
+        row(ours.WITH, [4.0, 4.2], n_changed=0),
+        row(ours.WITHOUT, [5.5, 5.4]),
+        row("a" + peers.KNOWN, [4.4, 4.6]),
+        row("b", [4.3, 4.5]),
+    ]
+    assert page.share(rows, "s", ours.WITH) == pytest.approx(1.18)
+    assert [line[2] for line in page.goals(rows, ["s"])] == ["✓"] * 4
+    rows[2] = row(ours.WITH, [6.0, 6.2], n_changed=3)
+    assert [line[2] for line in page.goals(rows, ["s"])] == ["missed"] * 4
+    text = page.table_of([*rows, row("c", [], failures=["no time"])], "s", 3)
+    assert "6.10 ± 0.10 (2 seeds)" in text and "no time" in text and text.index("| b |") < text.index(ours.WITH)
+
+
+def test_parts_of_a_page_are_replaced_and_the_rest_stays() -> None:
+    text = "before\n<!-- measured: x -->\nold\n<!-- end -->\nafter"
+    assert page.replaced(text, "<!-- measured: x -->", "new\n") == (
+        "before\n<!-- measured: x -->\n\nnew\n\n<!-- end -->\nafter"
+    )
+
+
+def test_ours_plays_a_stream_and_a_transformation_changes_nothing() -> None:
+    short = stream(150)
+    usual = ours.play(ours.recommended, short, 0)
+    assert usual.arms == ours.play(ours.recommended, run.transformed(short, "x 1000"), 0).arms
+    assert usual.arms == ours.play(ours.recommended, run.transformed(short, "+ 500"), 0).arms
+    assert usual.mean == pytest.approx(short.losses[range(150), list(usual.arms)].mean())

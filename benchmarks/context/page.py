@@ -11,7 +11,7 @@ import re
 import statistics
 from typing import Any
 
-from benchmarks.context.drive import in_the_units_of_the_data, summary
+from benchmarks.context.drive import LIMIT, in_the_units_of_the_data, summary
 from benchmarks.context.ours import OURS, WITH, WITHOUT
 from benchmarks.context.peers import AS_OPTIONS, KNOWN
 from benchmarks.context.run import TRANSFORMATIONS
@@ -63,13 +63,20 @@ def peers_in(rows: list[Row], stream: str) -> list[str]:
     return own + [name for name in names if name not in (*own, RANDOM, SINGLE)]
 
 
-def table_of(rows: list[Row], stream: str) -> str:
+def shown_mean(means: list[float], n_seeds: int) -> str:
+    """Return a mean with its error, and the number of seeds if a peer had no time for all."""
+    if not means:
+        return ""
+    return summary(means) + (f" ({len(means)} seeds)" if len(means) < n_seeds else "")
+
+
+def table_of(rows: list[Row], stream: str, n_seeds: int) -> str:
     """Return the table of a stream."""
     lines = []
     for peer in peers_in(rows, stream):
         own = peer in OURS
         means = [of(rows, stream, peer, losses) for losses in TRANSFORMATIONS]
-        shown = [summary(each) if each else "" for each in means]
+        shown = [shown_mean(each, n_seeds) for each in means]
         if not own and knows_range(peer) and peer.endswith(KNOWN):
             shown[1:] = ["the same"] * 2
         gained = share(rows, stream, peer)
@@ -127,7 +134,8 @@ def measured(found: dict[str, Any]) -> str:
     parts = [
         f"Written by `make bench-context`, on {found['machine']}. Peers: {', '.join(found['peers'])}, with their "
         f"default settings. Mean loss per round with its standard error over {found['n_seeds']} seeds; the rounds come "
-        "in the same order for all. The gain is over choosing at random, in multiples of the gain of the best single "
+        f"in the same order for all, and a peer has {LIMIT:g} s for the seeds of a column. "
+        "The gain is over choosing at random, in multiples of the gain of the best single "
         "arm: 0 is choosing at random, 1 is always the best arm, more than 1 takes context. Losses × 1000 and + 500 "
         "are shown in the unit of the data. Peers whose name ends with “range known” get losses that were scaled to "
         "[0, 1] by the true range, which nobody knows beforehand; with heavy tails that is a handicap, since nearly "
@@ -135,7 +143,7 @@ def measured(found: dict[str, Any]) -> str:
         table(("goal", "measured", ""), goals(rows, streams)),
     ]
     for name in about:
-        parts += [f"### {name[:1].upper()}{name[1:]}", about[name], table_of(rows, name)]
+        parts += [f"### {name[:1].upper()}{name[1:]}", about[name], table_of(rows, name, found["n_seeds"])]
         if name != NO_GOAL:
             (random,), (single,) = of(rows, name, RANDOM), of(rows, name, SINGLE)
             parts.append(f"Choosing at random costs {random:.2f} per round, and the best single arm {single:.2f}.")

@@ -244,7 +244,6 @@ _PLAIN: dict[str, Make] = {
     "Vowpal Wabbit, ε-greedy": partial(VowpalWabbit, ""),
     "Vowpal Wabbit, SquareCB": partial(VowpalWabbit, "--squarecb"),
     "Vowpal Wabbit, RegCB": partial(VowpalWabbit, "--regcb"),
-    "Vowpal Wabbit, RegCB optimistic": partial(VowpalWabbit, "--regcbopt"),
     "MABWiser, LinUCB": partial(MABWiser, "LinUCB"),
     "MABWiser, LinTS": partial(MABWiser, "LinTS"),
     "river, LinUCBDisjoint": River,
@@ -257,7 +256,6 @@ AS_OPTIONS = ", range as options"
 PEERS: dict[str, Make] = {
     **_PLAIN,
     "Vowpal Wabbit, RegCB" + AS_OPTIONS: partial(told_the_range, "--regcb"),
-    "Vowpal Wabbit, RegCB optimistic" + AS_OPTIONS: partial(told_the_range, "--regcbopt"),
     **{name + KNOWN: partial(Scaled, make) for name, make in _PLAIN.items()},
     "NumPy, EXP4" + KNOWN: partial(Scaled, partial(Exp4, tables_of)),
 }
