@@ -350,7 +350,7 @@ def test_what_a_learner_over_experts_refuses() -> None:
         (lambda: umab.Learner("umab-e:experts=3", 3, experts=["x", "y"]), "from 3 experts, but got 2"),
         (lambda: umab.Learner("umab-w", 3, experts=2), "a policy over experts, such as umab-e"),
         (lambda: umab.Learner("umab-w", 3).select(advice=["a"]), "a policy over experts, such as umab-e"),
-        (lambda: umab.Learners("umab-e", 3), "one policy for each key"),
+        (lambda: umab.Learners("umab-e", 3), "a policy without experts"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             call()
@@ -399,3 +399,65 @@ def test_rounding_says_nothing_about_experts_who_agree(form: str) -> None:
     losses = np.random.default_rng(0).normal(size=(8, 2))
     *_, last = play(umab.UMABE(form=form), losses, advice=advice)  # type: ignore[arg-type]
     assert last.state.paid == 0.0 and set(last.state.weights) == {1.0 / 9.0}
+
+
+def test_no_probability_is_above_1_so_that_saves_can_be_read() -> None:
+    learner = umab.Learner("umab-e", 3, experts=5, seed=0)
+    for t in range(200):
+        choice = learner.select(advice=[0] * 5)  # the sum of the weights, which rounding may put above 1
+        assert choice.probability <= 1.0
+        umab.Learner.from_json(learner.to_json())
+        learner.update(choice, 1.0)
+        choice = learner.select(advice=[i % 3 for i in range(5)])
+        learner.update(choice, float(choice.index) + t % 3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [0.0, 0.0]},
+        {"weights": [-1.0, 2.0]},
+        {"weights": [0.5, 0.6]},
+        {"paid": -1.0},
+        {"unit": 0.0},
+        {"round": -5.0},
+        {"form": 7.0},
+        {"n_losses": -1.0},
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    saved = json.loads(make().to_json())
+    saved["state"] |= change
+    with pytest.raises(ValueError, match="as it was written"):
+        umab.Learner.from_json(json.dumps(saved))
+
+
+@pytest.mark.parametrize("experts", [None, "xy", {"x": 1, "y": 2}, 2, 10**9, ["x"], ["x", "x"], ["x", None]])
+def test_experts_in_a_file_are_checked(experts: Any) -> None:
+    saved = {**json.loads(make().to_json()), "experts": experts}
+    with pytest.raises(ValueError, match="as it was written"):
+        umab.Learner.from_json(json.dumps(saved))
+    other = {**json.loads(umab.Learner("umab-w", 2).to_json()), "experts": ["x"]}
+    with pytest.raises(ValueError, match="a policy over experts"):
+        umab.Learner.from_json(json.dumps(other))
+
+
+def test_frames_are_read_by_their_labels_or_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    learner = make()
+    learner.select(advice={"x": pandas.Series({"c": 1.0, "a": 0.0}), "y": None})
+    assert learner.probabilities().tolist() == [0.0, 0.0, 1.0]
+    learner.select(advice=pandas.Series({"y": "b", "x": "b"}))
+    assert learner.probabilities().tolist() == [0.0, 1.0, 0.0]
+    with pytest.raises(TypeError, match="a dict of experts"):
+        learner.select(advice=pandas.DataFrame(np.eye(3)[:2], index=["x", "y"], columns=["a", "b", "c"]))
+    with pytest.raises((TypeError, ValueError)):
+        learner.select(advice=np.ma.masked_array(np.eye(3)[:2], mask=[[True] * 3, [False] * 3]))
+
+
+def test_single_precision_is_precise_enough() -> None:
+    rows = np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]], dtype=np.float32)
+    learner = make()
+    learner.select(advice=rows)
+    assert abs(learner.probabilities().sum() - 1.0) < 1e-15
+    umab.simulate("umab-e", np.ones((4, 3)), advice=np.broadcast_to(rows, (4, 2, 3)), n_trials=2, progress=False)

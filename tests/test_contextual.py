@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import math
+import os
 import pickle
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -267,7 +273,7 @@ def test_a_damaged_save_is_refused() -> None:
     for key in ("learner", "experts", "contexts", "kinds"):
         with pytest.raises(ValueError, match="a saved learner must be"):
             contextual.Learner.from_json(json.dumps({name: each for name, each in saved.items() if name != key}))
-    with pytest.raises(ValueError, match="a context for each open choice"):
+    with pytest.raises(ValueError, match="contexts must be of open choices"):
         contextual.Learner.from_json(json.dumps({**saved, "contexts": {"x": {}}}))
 
 
@@ -369,3 +375,195 @@ def test_a_hostile_pickle_does_not_run() -> None:
     saved["experts"][0]["state"]["pickle"] = base64.b64encode(pickle.dumps(Bomb())).decode()
     with pytest.raises(ValueError, match="unpickle=True"):
         contextual.Learner.from_json(json.dumps(saved))
+
+
+# What a hard look has found.
+
+
+def damaged(change: Any) -> str:
+    """Return a save of a learner that has learned, after a change to it."""
+    learner = contextual.Learner(
+        ARMS, [contextual.ContextFree(), contextual.Linear(), contextual.ByKey("kind")], seed=0
+    )
+    run(learner, 30)
+    learner.select({"words": 3.0, "kind": "chat"})
+    saved = json.loads(learner.to_json())
+    change(saved)
+    return json.dumps(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda saved: saved["experts"][1]["state"]["features"]["columns"].append(["words", None]),
+        lambda saved: saved["experts"][1]["state"]["features"]["counts"].__setitem__(0, -1.0),
+        lambda saved: saved["experts"][1]["state"]["features"].update(columns=[[3, None]]),
+        lambda saved: saved["experts"][1]["state"]["weights"][0].__setitem__(0, 1e308),
+        lambda saved: saved["experts"][1]["state"]["weights"][0].__setitem__(0, 10**400),
+        lambda saved: saved["experts"][1]["state"]["inverses"][0][0].__setitem__(0, 1e300),
+        lambda saved: saved["experts"][1]["state"]["spread"].update(reach=-1.0),
+        lambda saved: saved["experts"][1]["state"].update(unit=-1.0),
+        lambda saved: saved["experts"][0].update(state=umab.Learner("umab-w", ARMS, maximize=True).to_json()),
+        lambda saved: saved["experts"][0].update(state=umab.Learner("umab-g-a", ARMS).to_json()),
+        lambda saved: saved["experts"][0].update(state=umab.Learner("umab-e", ARMS, experts=2).to_json()),
+        lambda saved: saved["experts"][0].update(state=7),
+        lambda saved: saved["experts"][2]["state"][0].__setitem__(0, []),
+        lambda saved: saved["experts"][2]["state"][0].__setitem__(0, [None]),
+        lambda saved: saved["experts"][2]["parameters"].update(most=1),
+        lambda saved: saved["experts"][0].update(parameters=[]),
+        lambda saved: saved["kinds"].update(words="no"),
+        lambda saved: saved["kinds"].update(words=True),
+        lambda saved: saved.update(version=True),
+        lambda saved: saved["experts"].pop(),
+    ],
+)
+def test_damaged_and_hostile_saves_are_refused(change: Any) -> None:
+    contextual.Learner.from_json(damaged(lambda saved: None))
+    with pytest.raises(ValueError):
+        contextual.Learner.from_json(damaged(change))
+
+
+def test_a_rule_cannot_change_the_context_of_others() -> None:
+    def meddler(context: Any) -> str:
+        context["x"] = "h"
+        return "small"
+
+    learner = contextual.Learner(ARMS, [meddler, always_small], seed=0)
+    before = learner.to_json()
+    with pytest.raises(TypeError) as caught:
+        learner.select({"x": 1.0})
+    assert "'meddler' could not advise; nothing has changed" in caught.value.__notes__[0]
+    assert learner.to_json() == before
+
+
+def test_nothing_is_changed_or_saved_in_the_middle_of_a_change() -> None:
+    tried: list[type[Exception]] = []
+
+    class Nosy(contextual.Expert):
+        def advise(self, context: Any) -> Any:
+            for call in (lambda: learner.select({}), learner.to_json):
+                try:
+                    call()
+                except RuntimeError as error:
+                    tried.append(type(error))
+            return "small"
+
+        def copied(self) -> Any:
+            return self
+
+    learner = contextual.Learner(ARMS, [Nosy()], seed=0)
+    learner.select({})
+    assert tried == [RuntimeError, RuntimeError]
+
+
+def test_an_interrupt_leaves_a_learner_that_can_be_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = contextual.Learner(ARMS, seed=0)
+    choice = learner.select({"x": 1.0})
+
+    def interrupted(known: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learner._kinds, "note", interrupted)  # between the draw and its context
+    with pytest.raises(KeyboardInterrupt):
+        learner.select({"x": 2.0})
+    monkeypatch.undo()
+    again = contextual.Learner.from_json(learner.to_json())
+    assert len(again.outstanding) == 2
+    again.update(choice, 1.0)
+    again.update(again.outstanding[0], 1.0)
+    assert not again.outstanding
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_after_a_fork_a_child_saves_and_goes_on() -> None:
+    program = """
+        import os, warnings
+        import umab
+        warnings.simplefilter("error", umab.LearnerWarning)
+        learner = umab.contextual.Learner(["a", "b"], [umab.contextual.ContextFree(), umab.contextual.ByKey("k")])
+        choice = learner.select({"k": "x"})
+        child = os.fork()
+        if not child:
+            again = umab.contextual.Learner.from_json(learner.to_json())
+            again.update(again.select({"k": "x"}), 1.0)
+            print(len(learner.outstanding), flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        learner.update(choice, 1.0)
+        print("parent", len(learner.outstanding))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["0", "parent", "0"], done.stderr
+
+
+def test_copies_are_independent() -> None:
+    learner = contextual.Learner(ARMS, EVERY, seed=0)
+    run(learner, 20)
+    choice = learner.select({"words": 3.0})
+    for other in (copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))):
+        assert other.to_json() == learner.to_json()
+        other.update(choice, 1.0)
+        assert other.outstanding == () and learner.outstanding == (choice,)
+
+
+def test_choices_expire_and_the_experts_are_told() -> None:
+    learner = contextual.Learner(ARMS, [contextual.Linear()], seed=0)
+    lost = learner.select({"x": 1.0})
+    learner.select({"x": 2.0})
+    assert learner.expire(after=1, loss=7.0) == [lost]
+    assert json.loads(learner.to_json())["experts"][0]["state"]["origin"] == 7.0
+    assert len(learner.expire(after=0, forget=True)) == 1 and learner._contexts == {}
+
+
+def test_a_fresh_copy_has_no_open_choices_and_draws_of_its_own() -> None:
+    learner = contextual.Learner(ARMS, seed=0)
+    run(learner, 20)
+    choice = learner.select({"words": 1.0})
+    other = contextual.Learner.from_json(learner.to_json(), seed=5)
+    assert other.outstanding == () and other.weights() == learner.weights()
+    assert other.select({"words": 1.0}).id.split("-")[0] != choice.id.split("-")[0]
+
+
+class OwnLinear(contextual.Linear):
+    """A subclass of an expert that is here."""
+
+
+class Callable:
+    """An object that can be called."""
+
+    def __call__(self, context: Any) -> str:
+        return "small"
+
+
+def test_experts_that_are_nearly_ours_can_be_loaded() -> None:
+    for experts in ([OwnLinear()], [Callable()], [functools.partial(always_small)]):
+        learner = contextual.Learner(ARMS, experts, seed=0)
+        run(learner, 5)
+        assert "0x" not in learner.experts[0]
+        again = contextual.Learner.from_json(learner.to_json(), experts=experts)
+        assert again.to_json() == learner.to_json()
+    learner = contextual.Learner(ARMS, [contextual.ByKey("kind")])
+    with pytest.raises(ValueError, match="the one that was saved, by-key with"):
+        contextual.Learner.from_json(learner.to_json(), experts=[contextual.ByKey("kind", most=3)])
+
+
+@pytest.mark.parametrize("policy", ["exp3:horizon=100,low=0,high=1", "umab-nn", "adahedge", "umab-e", "banker-omd"])
+def test_a_policy_of_an_expert_must_take_any_loss(policy: str) -> None:
+    with pytest.raises(ValueError, match="losses of any size and sign"):
+        contextual.ContextFree(policy)
+
+
+def test_names_are_remembered_up_to_a_limit() -> None:
+    learner = contextual.Learner(ARMS, [contextual.ContextFree()], seed=0)
+    learner.select({f"name {number}": 1.0 for number in range(20_000)})
+    assert len(learner._kinds.has_string) == 10_000
+
+
+def test_a_model_of_scikit_learn_knows_the_features_of_its_first_losses() -> None:
+    expert = contextual.Regressor(regressors()[0])
+    expert.begin(ARMS)
+    for number in range(60):
+        context: dict[str, float | str] = {} if not number else {"x": float(number), "kind": "ab"[number % 2]}
+        expert.learn(context, ARMS[number % 2], 1.7e308 * (-1) ** number, 0.5)
+    assert list(expert._features.columns) == [("x", None), ("kind", "b"), ("kind", "a")]
+    assert expert.advise({"x": 1.0, "kind": "a"}) in ARMS

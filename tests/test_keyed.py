@@ -755,3 +755,30 @@ def test_a_policy_that_is_not_registered_must_be_passed(tmp_path: Path) -> None:
     with Learners.load(tmp_path / "saved", policy=policy) as learners:
         play(learners["a"])
         assert learners.policy is policy
+
+
+def test_a_file_with_other_tables_or_triggers_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "learners.db"
+    with Learners("umab-w", 2, path=path) as learners:
+        learners["a"].select()
+        learners.save()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TRIGGER t AFTER INSERT ON learners BEGIN DELETE FROM learners WHERE key <> new.key; END")
+    database.commit()
+    database.close()
+    with pytest.raises(ValueError, match="its tables must be those of Learners"):
+        Learners.load(path)
+
+
+@pytest.mark.parametrize("core", ["xx", "[]", "5", "[" * 100_000])
+def test_a_damaged_learner_is_refused_with_its_key(tmp_path: Path, core: str) -> None:
+    path = tmp_path / "learners.db"
+    with Learners("umab-w", 2, path=path) as learners:
+        learners["a"].select()
+        learners.save()
+    database = sqlite3.connect(path)
+    database.execute("UPDATE learners SET core = ?", (core,))
+    database.commit()
+    database.close()
+    with Learners.load(path) as learners, pytest.raises(ValueError, match="the learner of key='a' must be as it was"):
+        learners["a"].select()

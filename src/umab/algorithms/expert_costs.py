@@ -10,8 +10,22 @@ from umab.algorithms.sf_mab import log_gap
 from umab.algorithms.umab_sh import above_tangent
 from umab.maths.simplex import FixedVector, power_shift, smallest
 
+AGREED = 1e-9
+"""Probabilities that differ by no more than this share count as the same: rows of advice sum to 1 up to rounding."""
+
 _FAR = 30.0
 """From here on, eᶻ is taken together with the weight in front of it: it may overflow, and the weight underflow."""
+
+
+def have_agreed(column: FixedVector) -> bool:
+    """Whether all experts gave the arm the same probability, up to rounding: then the loss says nothing about them.
+
+    Before they first differ, 1/η is 0, and rounding would be all that counts.
+    """
+    least, most = column[0], column[0]
+    for i in range(1, len(column)):
+        least, most = min(least, column[i]), max(most, column[i])
+    return most - least <= AGREED * most
 
 
 def stability(p: FixedVector, column: FixedVector, estimate: float, rate: float, scratch: FixedVector) -> float:

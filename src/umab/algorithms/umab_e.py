@@ -9,7 +9,7 @@ from umab._support import checks
 from umab._support.checks import LARGEST
 from umab.algorithms.advised import Advised, SureAdvice
 from umab.algorithms.centred import centred_loss
-from umab.algorithms.expert_costs import mixability_gap, stability
+from umab.algorithms.expert_costs import have_agreed, mixability_gap, stability
 from umab.algorithms.umab_s import CHARGE, LIMIT, rate_of
 from umab.algorithms.umab_s import exploration_rate as floor_of_umab_s
 from umab.maths import simplex
@@ -29,8 +29,6 @@ Form = Literal["auto", "entropy", "barrier"]
 
 RATE = 3.0
 """The constant of the learning rate of the log-barrier form, as in UMAB-S."""
-AGREED = 1e-9
-"""Probabilities that differ by no more than this share count as the same: rows of advice sum to 1 up to rounding."""
 EXPLORATION = 2.0
 """The c of the floor of the entropy form: measured with one expert for each arm, it was never bad."""
 
@@ -186,6 +184,11 @@ class UMABE(Advised):
         """Return the ticket as it is: it is about experts."""
         return ticket
 
+    def is_sound(self, state: State) -> bool:
+        """Whether a state that was read from a file may have been saved."""
+        numbers = state.paid >= 0.0 and state.unit > 0.0 and state.n_losses >= 0.0 and state.round >= 1.0
+        return super().is_sound(state) and numbers and state.form in (_BARRIER, _ENTROPY)
+
     def rates(self, state: State) -> dict[str, float]:
         """Return ρ, and η once there was a loss that differed from the first."""
         number = RATE * len(state.weights) if state.form == _BARRIER else math.log(len(state.weights))
@@ -316,17 +319,6 @@ class UMABE(Advised):
         )
 
 
-def have_agreed(column: FixedVector) -> bool:
-    """Whether all experts gave the arm the same probability, up to rounding: then the loss says nothing about them.
-
-    Before they first differ, 1/η is 0, and rounding would be all that counts.
-    """
-    least, most = column[0], column[0]
-    for i in range(1, len(column)):
-        least, most = min(least, column[i]), max(most, column[i])
-    return most - least <= AGREED * most
-
-
 def weigh_awake(parameters: Parameters, state: State) -> None:
     """Turn `scratch` from who is awake, 1 or 0, into the weights of those who are, which sum to 1."""
     scratch, lowest, total, n_awake = state.scratch, LARGEST, 0.0, 0
@@ -379,7 +371,9 @@ def raise_experts(state: State, floor: float) -> None:
 
 
 def explored(state: State, floor: float) -> State:
-    """Return the state with this ρ_t."""
+    """Return the state with this ρ_t, and with no probability above 1, as rounding may leave it."""
+    for k in range(len(state.probabilities)):
+        state.probabilities[k] = min(state.probabilities[k], 1.0)
     return State(
         probabilities=state.probabilities,
         mixture=state.mixture,

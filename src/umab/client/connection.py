@@ -24,13 +24,20 @@ class Address:
     key: str = field(repr=False)
     limits: Limits
     options: Mapping[str, Any]
+    verify: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Check the values, and load the certificates.
+
+        Once, and not for each connection: a process that forks while another thread loads them would leave its child
+        waiting for a lock of that library for ever.
+        """
         if not self.url.startswith(("http://", "https://")):
             raise ValueError(f"url must start with http:// or https://, but got url={self.url!r}")
         if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
             raise ValueError("key must be the text of a key, as umab keys create prints it, but got another text")
+        told = "verify" in self.options
+        object.__setattr__(self, "verify", self.options["verify"] if told else httpx.create_ssl_context())
 
     def connect(self) -> httpx.Client:
         """Return a way to send requests."""
@@ -42,7 +49,8 @@ class Address:
 
     def _common(self) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.key}", "User-Agent": f"umab/{__version__}"}
-        return {**self.options, "base_url": self.url, "headers": {**(self.options.get("headers") or {}), **headers}}
+        own = {"verify": self.verify, "base_url": self.url}
+        return {**self.options, **own, "headers": {**(self.options.get("headers") or {}), **headers}}
 
 
 def parts_of(request: Request) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ Known = Mapping[str, float | str]
 
 Vector = npt.NDArray[np.float64]
 
+MOST_NAMES = 10_000
+"""Of how many names it is remembered whether they have numbers or strings."""
 LARGEST = 1e100
 """The largest number in a context: squares of such numbers, and sums of these, are finite."""
 
@@ -38,7 +41,7 @@ def checked(context: Any) -> Known:
             known[name] = _number(name, plain)
         else:
             raise TypeError(f"a value in a context must be a number, a string or None, but got {name}={value!r}")
-    return known
+    return MappingProxyType(known)  # experts share it, and must not change it
 
 
 def _number(name: str, value: float) -> float:
@@ -70,7 +73,8 @@ class Kinds:
     def note(self, known: Known) -> None:
         """Remember the names that are new."""
         for name, value in known.items():
-            self.has_string.setdefault(name, isinstance(value, str))
+            if name in self.has_string or len(self.has_string) < MOST_NAMES:
+                self.has_string.setdefault(name, isinstance(value, str))
 
 
 class Features:
@@ -85,7 +89,6 @@ class Features:
     def __init__(self, most: int) -> None:
         self.most = most
         self.columns: dict[tuple[str, str | None], int] = {}
-        self.n_seen = 0
         self.counts, self.means, self.squares = np.zeros(0), np.zeros(0), np.zeros(0)
 
     @property
@@ -137,9 +140,24 @@ class Features:
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Continue from what `saved` returned."""
-        self.columns = {(name, value): at for at, (name, value) in enumerate(saved["columns"])}
-        for key in ("counts", "means", "squares"):
-            numbers = np.array(saved[key], dtype=np.float64)
-            if numbers.shape != (len(self.columns),) or not np.isfinite(numbers).all():
-                raise ValueError(f"the {key} of features must be {len(self.columns)} finite numbers")
-            setattr(self, key, numbers)
+        keys = [(name, value) for name, value in saved["columns"]]
+        texts = all(isinstance(name, str) and (value is None or isinstance(value, str)) for name, value in keys)
+        if not texts or len(set(keys)) < len(keys) or len(keys) > self.most:
+            raise ValueError(f"the columns of features must be at most {self.most} different names and values")
+        self.columns = {key: at for at, key in enumerate(keys)}
+        self.counts, self.means, self.squares = (
+            finite_numbers(f"the {key} of features", saved[key], (len(keys),)) for key in ("counts", "means", "squares")
+        )
+        if (self.counts < 0.0).any() or (self.squares < 0.0).any():
+            raise ValueError("the counts and squares of features must be at least 0")
+
+
+def finite_numbers(name: str, values: Any, shape: tuple[int, ...], largest: float = 1e250) -> Vector:
+    """Return numbers that were read from a file, checked."""
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be numbers: {error}") from None
+    if isinstance(values, str) or numbers.shape != shape or not (np.abs(numbers) <= largest).all():
+        raise ValueError(f"{name} must be finite numbers of shape {shape}")
+    return numbers

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 import umab.online.learner as online
 from umab._support import checks
+from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import recommended
-from umab.contextual.context import Known
+from umab.contextual.context import Known, checked
 from umab.online.choice import Label
 
 Advice = Any
@@ -58,7 +59,7 @@ class Expert(ABC):
         return
 
     def saved(self) -> Any:
-        """Return what was learned, as JSON can hold it."""
+        """Return what was learned, as JSON can hold it; an expert that learns must have this and `load`."""
         return None
 
     def load(self, saved: Any) -> None:
@@ -96,7 +97,8 @@ class Rule(Expert):
     @property
     def name(self) -> str:
         """The name of the function."""
-        return getattr(self.function, "__name__", repr(self.function))
+        function = getattr(self.function, "func", self.function)  # of a partial, the function inside
+        return str(getattr(function, "__name__", type(function).__name__))
 
     def advise(self, context: Known) -> Advice:
         """Ask the function."""
@@ -140,7 +142,7 @@ class ContextFree(Expert):
     """
 
     def __init__(self, policy: Policy | str | None = None) -> None:
-        self.policy = recommended() if policy is None else as_policy(policy)
+        self.policy = policy_for(policy)
 
     @property
     def name(self) -> str:
@@ -152,9 +154,9 @@ class ContextFree(Expert):
         return {"policy": self.policy.name}
 
     def begin(self, arms: tuple[Label, ...]) -> None:
-        """Start a learner; its seed has no effect, as it never draws."""
+        """Start a learner, which never draws."""
         super().begin(arms)
-        self._learner = online.Learner(self.policy, arms, seed=0)
+        self._learner = online.Learner(self.policy, arms)
 
     def advise(self, context: Known) -> Advice:
         """Return the distribution of the policy."""
@@ -170,7 +172,7 @@ class ContextFree(Expert):
 
     def load(self, saved: Any) -> None:
         """Continue with a learner."""
-        self._learner = _same_arms(online.Learner.from_json(saved, policy=None), self.arms)
+        self._learner = read_learner(saved, self.policy, self.arms)
 
 
 class ByKey(Expert):
@@ -193,7 +195,7 @@ class ByKey(Expert):
         if not keys or not all(isinstance(each, str) for each in keys):
             raise TypeError(f"keys must be names in the context, at least one, but got {keys!r}")
         self.keys = keys
-        self.policy = recommended() if policy is None else as_policy(policy)
+        self.policy = policy_for(policy)
         self.most = checks.whole("most", most, least=1)
 
     @property
@@ -227,7 +229,7 @@ class ByKey(Expert):
         place = self._place(context)
         if place is None:
             return
-        learner = self._table.pop(place, None) or online.Learner(self.policy, self.arms, seed=0)
+        learner = self._table.pop(place, None) or online.Learner(self.policy, self.arms)
         self._table[place] = learner  # last, so that the first one is the least recently used
         if len(self._table) > self.most:
             del self._table[next(iter(self._table))]
@@ -239,14 +241,33 @@ class ByKey(Expert):
 
     def load(self, saved: Any) -> None:
         """Continue with these learners."""
-        self._table = {
-            tuple(place): _same_arms(online.Learner.from_json(text, policy=None), self.arms) for place, text in saved
-        }
+        table = {tuple(place): read_learner(text, self.policy, self.arms) for place, text in saved}
+        fits = all(
+            len(place) == len(self.keys) and checked(dict(zip(self.keys, place, strict=True))) for place in table
+        )
+        if not fits or len(table) > self.most:
+            raise ValueError(f"a saved table must have at most {self.most} values of {self.keys}")
+        self._table = table
 
 
-def _same_arms(learner: online.Learner, arms: tuple[Label, ...]) -> online.Learner:
-    if learner.arms != arms:
-        raise ValueError(f"a saved expert must be for the arms {arms}, but got one for {learner.arms}")
+def policy_for(policy: Policy | str | None) -> Policy:
+    """Return the policy of an expert, which must take any loss: nobody can say how large the losses are."""
+    found = recommended() if policy is None else as_policy(policy)
+    if found.loss_range != (-LARGEST, LARGEST) or found.full_information or found.takes_advice or found.needs_horizon:
+        raise ValueError(
+            "the policy of an expert must take losses of any size and sign, one per round, without a horizon, but got "
+            f"{found.name}"
+        )
+    return found
+
+
+def read_learner(text: Any, policy: Policy, arms: tuple[Label, ...]) -> online.Learner:
+    """Return the learner of an expert that was saved."""
+    if not isinstance(text, str):
+        raise TypeError(f"a saved expert must be text, but got {text!r:.60}")
+    learner = online.Learner.from_json(text, policy=policy)
+    if learner.arms != arms or learner.maximize:
+        raise ValueError(f"a saved expert must be for losses of the arms {arms}, but got one for {learner.arms}")
     return learner
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from umab._support import checks
 from umab._support.files import write_atomically
 from umab._version import __version__
-from umab.algorithms.umab_e import Form
+from umab.algorithms.umab_e import UMABE, Form
 from umab.contextual.context import Context, Kinds, Known, checked
 from umab.contextual.experts import ContextFree, Expert, as_expert, names_of
 from umab.contextual.models import KINDS, Linear, Regressor
+from umab.online import forks
 from umab.online.choice import Choice, Label, labels_of
 from umab.online.feedback import as_loss
 from umab.online.learner import Learner as OnlineLearner
+from umab.online.persistent import nested
 
 FORMAT, VERSION = "umab.contextual.Learner", 1
 
@@ -79,15 +84,47 @@ class Learner:
         self._experts = [as_expert(each) for each in given]
         for each in self._experts:
             each.begin(labels)
-        from umab.algorithms.umab_e import UMABE
-
         names = names_of(self._experts)
         self._learner = OnlineLearner(UMABE(form=form), labels, experts=names, seed=seed, maximize=maximize)
         self._start({}, Kinds())
 
     def _start(self, contexts: dict[str, Known], kinds: Kinds) -> None:
         self._contexts, self._kinds = contexts, kinds
-        self._lock = threading.RLock()
+        self._lock, self._busy = threading.RLock(), False
+        forks.watch(self)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock for a change, in the middle of which nothing may be changed or saved."""
+        with self._lock:
+            if self._busy:
+                raise nested()
+            self._busy = True
+            try:
+                yield
+            finally:
+                self._busy = False
+
+    def _after_fork(self) -> bool:
+        """Go on in the child of a fork, where the learner inside has no open choices."""
+        self._lock, self._busy, self._contexts = threading.RLock(), False, {}
+        return False  # the learner inside counts itself
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Return all but the lock, for `pickle` and `copy`."""
+        with self._changing():
+            return self._learner, self._experts, dict(self._open_contexts()), self._kinds
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Continue from it."""
+        self._learner, self._experts, contexts, kinds = state
+        self._start({identity: checked(known) for identity, known in contexts.items()}, kinds)
+
+    def _open_contexts(self) -> Iterator[tuple[str, dict[str, float | str]]]:
+        """Yield the contexts of open choices; an interrupt may have left others."""
+        for choice in self._learner.outstanding:
+            if choice.id in self._contexts:
+                yield choice.id, dict(self._contexts[choice.id])
 
     @property
     def arms(self) -> tuple[Label, ...]:
@@ -116,13 +153,20 @@ class Learner:
     def select(self, context: Context) -> Choice:
         """Draw an arm for a context. Selecting again before the loss is known is fine."""
         known = checked(context)
-        with self._lock:
+        with self._changing():
             self._kinds.check(known)
-            advice = [row for each in self._experts for row in each.advice(known)]
+            advice = [row for each in self._experts for row in self._advice_of(each, known)]
             choice = self._learner.select(advice=advice)
             self._kinds.note(known)
             self._contexts[choice.id] = known
             return choice
+
+    def _advice_of(self, expert: Expert, known: Known) -> list[Any]:
+        try:
+            return expert.advice(known)
+        except Exception as error:
+            error.add_note(f"the expert {expert.name!r} could not advise; nothing has changed")
+            raise
 
     def update(self, choice: Choice, loss: float | None = None, *, reward: float | None = None) -> None:
         """Learn from what a choice cost, at any later time and in any order.
@@ -131,35 +175,60 @@ class Learner:
         raised at the end: the choice is closed.
         """
         _, cost = as_loss(self.maximize, loss, reward)
-        with self._lock:
+        with self._changing():
             self._learner.update(_as_choice(choice), loss, reward=reward)
-            known = self._contexts.pop(choice[3])
-            failed: BaseException | None = None
+            self._teach([choice], cost)
+
+    def _teach(self, choices: Sequence[Choice], cost: float) -> None:
+        """Let all experts learn the loss of choices that were closed."""
+        failed: BaseException | None = None
+        for choice in choices:
+            known = self._contexts.pop(choice[3], None)
+            if known is None:  # an interrupt came between the draw and its context
+                continue
             for each in self._experts:
                 try:
                     each.learn(known, choice[0], cost, choice[2])
                 except Exception as error:
                     error.add_note(f"the expert {each.name!r} could not learn from {choice!r}; the others have")
                     failed = failed or error
-            if failed is not None:
-                raise failed
+        if failed is not None:
+            raise failed
 
     def forget(self, choice: Choice) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it."""
-        with self._lock:
+        with self._changing():
             self._learner.forget(_as_choice(choice))
-            del self._contexts[choice[3]]
+            self._contexts.pop(choice[3], None)
+
+    def expire(
+        self,
+        after: int | datetime.timedelta,
+        *,
+        loss: float | None = None,
+        reward: float | None = None,
+        forget: bool = False,
+    ) -> list[Choice]:
+        """Close the choices whose feedback has not arrived in time, and return them, as `umab.Learner.expire` does."""
+        with self._changing():
+            expired = self._learner.expire(after, loss=loss, reward=reward, forget=forget)
+            if forget:
+                for choice in expired:
+                    self._contexts.pop(choice.id, None)
+            else:
+                self._teach(expired, as_loss(self.maximize, loss, reward)[1])
+            return expired
 
     def to_json(self) -> str:
         """Return the whole learner as JSON; `from_json` reads it back."""
-        with self._lock:
+        with self._changing():
             content = {
                 "format": FORMAT,
                 "version": VERSION,
                 "umab": __version__,
                 "learner": self._learner.to_json(indent=None),
                 "kinds": self._kinds.has_string,
-                "contexts": self._contexts,
+                "contexts": dict(self._open_contexts()),
                 "experts": [
                     {"kind": _kind_of(each), "parameters": each.parameters(), "state": each.saved()}
                     for each in self._experts
@@ -174,6 +243,8 @@ class Learner:
         *,
         experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
         unpickle: bool = False,
+        seed: int | None = None,
+        fresh: bool = False,
     ) -> Self:
         """Return the learner that `to_json` wrote; it continues as if it had never stopped.
 
@@ -186,26 +257,33 @@ class Learner:
         unpickle
             Whether to read the pickles in which models of other libraries are saved. A pickle can run any code: read it
             only if you wrote it. Without this, a learner with such models is refused.
+        seed, fresh
+            As for `umab.Learner.from_json`: start a learner of its own from what was learned.
         """
         try:
             saved = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"a saved learner must be complete JSON: {error}") from None
-        if not isinstance(saved, dict) or saved.get("format") != FORMAT or saved.get("version") != VERSION:
+        if not isinstance(saved, dict) or (saved.get("format"), repr(saved.get("version"))) != (FORMAT, repr(VERSION)):
             raise ValueError(f"a saved learner must be JSON with format={FORMAT!r} and version={VERSION}")
         learner = cls.__new__(cls)
         try:
-            learner._learner = OnlineLearner.from_json(saved["learner"])
+            learner._learner = OnlineLearner.from_json(saved["learner"], seed=seed, fresh=fresh)
             learner._experts = _read_experts(saved["experts"], experts, unpickle, learner._learner)
-            if tuple(names_of(learner._experts)) != learner._learner.experts:
-                raise ValueError(f"the experts must be {list(learner._learner.experts)}")
-            contexts = {str(identity): checked(known) for identity, known in saved["contexts"].items()}
-            if set(contexts) != {choice.id for choice in learner._learner.outstanding}:
-                raise ValueError("there must be a context for each open choice, and for no other")
-            learner._start(contexts, Kinds({str(name): bool(value) for name, value in saved["kinds"].items()}))
+            names = names_of(learner._experts)
+            if tuple(names) != learner._learner.experts:
+                raise ValueError(f"the experts must be {list(learner._learner.experts)}, but got {names}")
+            kinds = Kinds({name: checks.true_or_false("kinds", value) for name, value in saved["kinds"].items()})
+            contexts = {identity: checked(known) for identity, known in saved["contexts"].items()}
+            for known in contexts.values():
+                kinds.check(known)
+            is_new = fresh or seed is not None
+            if not is_new and not set(contexts) <= {choice.id for choice in learner._learner.outstanding}:
+                raise ValueError("contexts must be of open choices")
+            learner._start({} if is_new else contexts, kinds)
         except KeyError as error:
             raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
-        except (TypeError, AttributeError, IndexError) as error:
+        except (TypeError, AttributeError, IndexError, ArithmeticError) as error:
             raise ValueError(f"a saved learner must be as it was written: {error}") from None
         return learner
 
@@ -220,10 +298,13 @@ class Learner:
         *,
         experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
         unpickle: bool = False,
+        seed: int | None = None,
+        fresh: bool = False,
     ) -> Self:
         """Return the learner that `save` wrote to a file; the options are those of `from_json`."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"), experts=experts, unpickle=unpickle)
+            text = Path(path).read_text(encoding="utf-8")
+            return cls.from_json(text, experts=experts, unpickle=unpickle, seed=seed, fresh=fresh)
         except ValueError as error:
             raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
 
@@ -246,11 +327,15 @@ def _kind_of(expert: Expert) -> str | None:
 
 def _read_experts(saved: Any, given: Any, unpickle: bool, learner: OnlineLearner) -> list[Expert]:
     """Return the experts of a saved learner: made anew, or those that were given, with what they had learned."""
+    if given is not None and not isinstance(given, Sequence):
+        raise TypeError(f"experts must be a list, but got experts={given!r}")
     if given is not None and len(given) != len(saved):
         raise ValueError(f"experts must be the {len(saved)} that were saved, but got {len(given)}")
     found = []
     for at, about in enumerate(saved):
         kind = KINDS.get(about["kind"])
+        if not isinstance(about["parameters"], dict):
+            raise TypeError(f"the parameters of an expert must be a dict, but got {about['parameters']!r:.60}")
         if kind is Regressor and not unpickle:
             raise ValueError(
                 "a saved learner must not hold models of other libraries, which are saved as pickles and can run any "
@@ -258,8 +343,9 @@ def _read_experts(saved: Any, given: Any, unpickle: bool, learner: OnlineLearner
             )
         if given is not None:
             expert = as_expert(given[at])
-            if (kind is not None or isinstance(expert, tuple(KINDS.values()))) and type(expert) is not kind:
-                raise ValueError(f"expert {at} must be the {about['kind'] or 'one of your own'} that was saved")
+            if _kind_of(expert) != about["kind"] or (kind is not None and expert.parameters() != about["parameters"]):
+                was = about["kind"] or "one of your own"
+                raise ValueError(f"expert {at} must be the one that was saved, {was} with {about['parameters']}")
         elif kind is None:
             raise ValueError("a saved learner has experts of your own; pass experts=[...], in the same order")
         elif kind is Regressor:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from umab._support import checks
-from umab.contextual.context import Features, Known, Vector
+from umab.contextual.context import Features, Known, Vector, checked, finite_numbers
 from umab.contextual.experts import BUILT_IN, Advice, Expert
 from umab.maths.level import within
 from umab.maths.numerics import FINEST_UNIT, fit_unit
@@ -19,6 +19,8 @@ from umab.online.choice import Label
 
 WINDOW = 1000
 """Of how many losses the spread is known."""
+WAIT = 50
+"""From how many losses a model of scikit-learn learns at first, which fixes its features."""
 EVERY = 10
 """How often the spread is computed again, once there are more than a few losses."""
 
@@ -59,6 +61,8 @@ class Spread:
         self.recent = [checks.finite("a loss", each) for each in saved["recent"]]
         self.n_seen = checks.whole("n_seen", saved["n_seen"], least=len(self.recent))
         self.middle, self.reach = (checks.finite(key, saved[key]) for key in ("middle", "reach"))
+        if len(self.recent) > WINDOW or self.reach < 0.0:
+            raise ValueError(f"a spread must have at most {WINDOW} losses and a reach of at least 0")
 
 
 class Linear(Expert):
@@ -70,7 +74,7 @@ class Linear(Expert):
     not rule: a model needs to know which arm is better, not by how much in the worst case. UMAB-E learns the losses as
     they are, and so finds out if this misleads.
 
-    Every arm is advised once before any is advised twice.
+    An arm from which no loss has come yet is advised first.
 
     Parameters
     ----------
@@ -168,12 +172,13 @@ class Linear(Expert):
         self._origin = None if saved["origin"] is None else checks.finite("origin", saved["origin"])
         self._unit = checks.positive("unit", saved["unit"])
         n_arms, size = len(self.arms), self._features.size
-        shapes = {"counts": (n_arms,), "weights": (n_arms, size), "inverses": (n_arms, size, size)}
-        for key, shape in shapes.items():
-            numbers = np.array(saved[key], dtype=np.float64)
-            if numbers.shape != shape or not np.isfinite(numbers).all():
-                raise ValueError(f"the {key} of a linear expert must be finite numbers of shape {shape}")
-            setattr(self, f"_{key}", numbers)
+        self._counts = finite_numbers("the counts of a linear expert", saved["counts"], (n_arms,))
+        self._weights = finite_numbers("the weights of a linear expert", saved["weights"], (n_arms, size))
+        self._inverses = finite_numbers(
+            "the inverses of a linear expert", saved["inverses"], (n_arms, size, size), 1e12
+        )
+        if (self._counts < 0.0).any():
+            raise ValueError("the counts of a linear expert must be at least 0")
 
 
 _FREE = 1e6
@@ -184,12 +189,13 @@ class Regressor(Expert):
     """A regressor of river or scikit-learn as a model of the loss of each arm.
 
     It is copied for each arm. A regressor of river has `learn_one` and `predict_one`, and gets the context as it is.
-    One of scikit-learn has `partial_fit` and `predict`, and gets the numbers that `Linear` gets; features that come
-    later than the first loss are ignored, as its models cannot grow. Losses are clipped as in `Linear`. Most such
-    models are not scale-free: scale your losses roughly, or add `Linear` beside them.
+    One of scikit-learn has `partial_fit` and `predict`, and gets the numbers that `Linear` gets, of the features in the
+    first 50 losses: its models cannot grow, so they learn from these 50 together. Losses are clipped as in `Linear`.
+    Most such models are not scale-free: scale your losses roughly, or add `Linear` beside them. Whatever a model cannot
+    learn from, such as strings for some models of river, is for you to keep from it.
 
-    Every arm is advised once before any is advised twice. A model that has learned nothing yet, or whose prediction is
-    not finite, counts as the mean of the predictions of the others.
+    An arm from which no loss has come yet is advised first. A prediction that is not finite counts as the mean of the
+    others; if none is finite, the expert abstains.
 
     Parameters
     ----------
@@ -223,12 +229,13 @@ class Regressor(Expert):
         self._models = {arm: copy.deepcopy(self.model) for arm in arms}
         self._counts = dict.fromkeys(arms, 0)
         self._features, self._spread = Features(self.most), Spread(self.clip)
+        self._waiting: list[tuple[Known, Label, float]] | None = None if self._by_name else []
 
     def advise(self, context: Known) -> Advice:
-        """Return the arm with the smallest prediction."""
-        never = next((arm for arm, count in self._counts.items() if not count), None)
-        if never is not None:
-            return never
+        """Return the arm with the smallest prediction, or the one that is known least while models wait."""
+        rarest = min(self.arms, key=lambda arm: self._counts[arm])
+        if self._waiting is not None or not self._counts[rarest]:
+            return rarest
         predictions = np.array([self._prediction(arm, context) for arm in self.arms])
         finite = np.isfinite(predictions)
         if not finite.any():
@@ -247,14 +254,24 @@ class Regressor(Expert):
 
     def learn(self, context: Known, arm: Label, loss: float, probability: float) -> None:
         """Let the model of the arm learn from a loss."""
-        clipped = self._spread.clipped(loss)
+        clipped = 4.0 * self._spread.clipped(loss / 4.0)  # differences of the largest losses would overflow
+        self._counts[arm] += 1
         if self._by_name:
             self._models[arm].learn_one(dict(context), clipped)
+        elif self._waiting is None:
+            self._fit(context, arm, clipped)
         else:
-            self._features.most = self.most if not any(self._counts.values()) else len(self._features.columns)
+            self._waiting.append((context, arm, clipped))
             self._features.learn(context)
-            self._models[arm].partial_fit(self._row(context), np.array([clipped]))
-        self._counts[arm] += 1
+            if len(self._waiting) == WAIT:
+                waiting, self._waiting = self._waiting, None
+                self._features.most = len(self._features.columns)
+                for each in waiting:
+                    self._fit(*each)
+
+    def _fit(self, context: Known, arm: Label, loss: float) -> None:
+        self._features.learn(context)
+        self._models[arm].partial_fit(self._row(context), np.array([loss]))
 
     def saved(self) -> Any:
         """Return the models as a pickle, and the rest as JSON can hold it."""
@@ -262,6 +279,7 @@ class Regressor(Expert):
         return {
             "pickle": base64.b64encode(pickled).decode(),
             "counts": list(self._counts.values()),
+            "waiting": None if self._waiting is None else [[dict(each[0]), *each[1:]] for each in self._waiting],
             "features": self._features.saved(),
             "spread": self._spread.saved(),
         }
@@ -275,6 +293,11 @@ class Regressor(Expert):
         self._counts = dict(zip(self.arms, (checks.whole("counts", n, least=0) for n in saved["counts"]), strict=True))
         self._features.load(saved["features"])
         self._spread.load(saved["spread"])
+        self._by_name = hasattr(self.model, "learn_one")
+        waiting = saved["waiting"]
+        self._waiting = None if waiting is None else [(checked(each), arm, float(loss)) for each, arm, loss in waiting]
+        if self._waiting is None and not self._by_name:
+            self._features.most = len(self._features.columns)
 
 
 KINDS: Mapping[str, type[Expert]] = {**BUILT_IN, "linear": Linear, "regressor": Regressor}

@@ -16,7 +16,8 @@ from umab.engine.layout import Buffer, blank_ticket
 from umab.online.choice import Choice, Draw, Label, labels_of
 from umab.online.core import Core
 from umab.online.ids import TICKET
-from umab.tables.advice import SUMS_TO_1, bad_row
+from umab.online.saved import read_labels
+from umab.tables.advice import EXACT, SUMS_TO_1, bad_row, normalised
 
 Array = npt.NDArray[Any]
 
@@ -27,6 +28,8 @@ class AdvisedCore(Core):
     experts: tuple[Label, ...]
 
     def _load_kernels(self) -> None:
+        if not self.policy.takes_advice:
+            raise ValueError(f"experts are for a policy over experts, but got {self.policy.name}")
         self._select_by_rows, self._select_by_arms, self._update = advised_kernels(self.policy)
         self._are_distributions = distributions_kernel()
         self._blank = blank_ticket(self.policy, self.layout, 1)
@@ -52,6 +55,8 @@ class AdvisedCore(Core):
 
     def array_of(self, advice: Any) -> Array:
         """Return advice as the arms of all experts, or else as a row of probabilities for each of them; checked."""
+        if isinstance(advice, np.ma.MaskedArray):
+            raise TypeError("advice must not be a masked array; fill in nan for experts who abstain")
         if isinstance(advice, np.ndarray):
             return self._checked_rows(advice) if advice.dtype.kind == "f" else self._checked_arms(advice)
         if type(advice) is dict and len(advice) == len(self.experts):
@@ -60,11 +65,13 @@ class AdvisedCore(Core):
                 return np.array([index[advice[expert]] for expert in self.experts])
             except (KeyError, TypeError):
                 pass
+        if hasattr(advice, "iloc") and not hasattr(advice, "columns"):  # a pandas Series has names, too
+            advice = dict(advice.items())
         if isinstance(advice, Mapping):
             given = [advice.get(expert) for expert in self.experts]
             if len(advice) > sum(each is not None for each in given):
                 self._check_names(advice)
-        elif isinstance(advice, Iterable) and not isinstance(advice, (str, bytes)):
+        elif isinstance(advice, Iterable) and not isinstance(advice, (str, bytes)) and not hasattr(advice, "columns"):
             given = list(advice)
             if len(given) != len(self.experts):
                 raise ValueError(
@@ -87,7 +94,7 @@ class AdvisedCore(Core):
         row = np.zeros(len(self.labels))
         if advice is None:
             row[:] = np.nan
-        elif isinstance(advice, Mapping):
+        elif isinstance(advice, Mapping) or hasattr(advice, "iloc"):
             for label, probability in advice.items():
                 row[self.index_of(label)] = self._number(probability, expert)
         elif isinstance(advice, (str, bytes)) or not isinstance(advice, Iterable):
@@ -120,8 +127,9 @@ class AdvisedCore(Core):
             raise ValueError(f"advice must have {shape[0]} experts × {shape[1]} arms, but got shape {rows.shape}")
         if rows.dtype != np.float64 or not rows.flags.c_contiguous:
             rows = np.ascontiguousarray(rows, dtype=np.float64)
-        if not self._are_distributions(rows, SUMS_TO_1):
+        if not self._are_distributions(rows, EXACT):
             self._look_closely(rows)
+            return normalised(rows)
         return rows
 
     def _look_closely(self, rows: Array) -> None:
@@ -171,10 +179,18 @@ class AdvisedCore(Core):
     ) -> AdvisedCore:
         """Return the core of a snapshot."""
         core = super().from_snapshot(saved, policy, clock)
-        assert isinstance(core, AdvisedCore)
-        core.experts = experts_of(saved["experts"])
-        if len(core.experts) != len(core.layout.fields(core.buffer)["weights"]):
+        if not isinstance(core, AdvisedCore) or not isinstance(core.policy, Advised):
+            raise ValueError("a saved learner must be as it was written: experts are for a policy over experts")
+        try:
+            core.experts = read_labels(saved["experts"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"a saved learner must be as it was written: experts: {error}") from None
+        if len(core.experts) != core.policy.n_experts:
             raise ValueError(f"a saved learner must be as it was written: there are {len(core.experts)} experts")
+        shares = [ticket[-len(core.experts) :] for *_, ticket, _, _ in core.open.values() if ticket is not None]
+        known = all(((each >= 0.0) & (each <= 1.0 + SUMS_TO_1)).all() for each in shares)
+        if not known or not core.policy.is_sound(core.layout.unpack(core.buffer)):
+            raise ValueError("a saved learner must be as it was written: its weights or tickets are not")
         return core
 
 
@@ -188,7 +204,8 @@ def experts_of(experts: Any) -> tuple[Label, ...]:
     try:
         return labels_of(experts)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"experts must be named as arms are: {error}") from None
+        told = str(error).replace("arms", "experts").replace("an arm", "an expert")
+        raise type(error)(told) from None
 
 
 def start(

@@ -47,7 +47,7 @@ def _part() -> None:
     n_seeded = sum(learner._after_fork() for learner in list(_learners))
     if n_seeded:
         warnings.warn(
-            f"after a fork, {n_seeded} learners with a seed draw the same arms as in the parent process; give each "
+            f"after a fork, learners with a seed, here {n_seeded}, draw the same arms as in the parent; give each "
             "process a seed of its own, or none",
             LearnerWarning,
             stacklevel=2,

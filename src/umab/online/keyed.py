@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import time
 import weakref
@@ -25,9 +24,9 @@ from umab.algorithms.names import as_policy
 from umab.online.choice import Label, labels_of, unknown_arm
 from umab.online.core import Core
 from umab.online.keyed_learner import KeyedLearner
-from umab.online.keyed_store import FORKED, FORMAT, VERSION, Store
+from umab.online.keyed_store import FORKED, FORMAT, VERSION, Row, Store
 from umab.online.persistent import Clock, clock_of, nested, seed_of
-from umab.online.saved import read_policy
+from umab.online.saved import read_policy, read_text
 
 _LONGEST = 1000
 
@@ -89,7 +88,7 @@ class Learners:
     ) -> None:
         wanted = as_policy(policy)
         if wanted.takes_advice:
-            raise ValueError(f"Learners must have one policy for each key, without experts, but got {wanted.name}")
+            raise ValueError(f"Learners must have a policy without experts, but got {wanted.name}")
         pattern = Core.start(wanted, labels_of(arms), maximize, None, clock_of(clock))
         seed, in_memory = seed_of(seed), checks.whole("in_memory", in_memory, least=1)
         if path is not None and Path(path).exists():
@@ -236,7 +235,7 @@ class Learners:
                     seed = None if self._seed is None else _seed_for(self._seed, learner.key)
                     core, version = Core.start(policy, self.arms, self.maximize, seed, clock), self._store.version
                 else:
-                    core, version = Core.from_snapshot(json.loads(row.core), policy, clock), row.version
+                    core, version = self._read(learner.key, row), row.version
                     if row.parts:
                         core.part(None, keep_numbers=row.parts == FORKED and core.seeded)
                 learner._version, learner._n_open_stored = version, row.n_open
@@ -244,6 +243,17 @@ class Learners:
                 self._memory[learner.key] = learner  # first: nobody must drop it while it has a core
                 learner._loaded = core
                 return core
+
+    def _read(self, key: str, row: Row) -> Core:
+        """Return a core that was stored, in a file that may have come from anywhere."""
+        try:
+            core = Core.from_snapshot(read_text(row.core or ""), self.policy, self._pattern.clock)
+            fits = core.maximize == self.maximize and 0 <= row.version <= self._store.version
+        except ValueError as error:
+            raise ValueError(f"the learner of key={key!r} must be as it was saved: {error}") from None
+        if not fits:
+            raise ValueError(f"the learner of key={key!r} must be as it was saved, but it does not fit the others")
+        return core
 
     def _make_room(self) -> None:
         """Evict learners until there is room for one more. One that was used since the last look is passed over."""
@@ -316,8 +326,8 @@ class Learners:
             pattern = Core.start(read_policy(about["policy"], policy), store.arms, about["maximize"], None, clock)
             learners = cls.__new__(cls)
             learners._begin(store, pattern, in_memory, seed_of(about["seed"]))
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"cannot load {os.fspath(path)!r}: {type(error).__name__}: {error}") from None
         return learners
 
     def close(self) -> None:

@@ -40,6 +40,17 @@ CREATE INDEX learners_open ON learners (n_open) WHERE n_open > 0;
 _COLUMNS = {"about": 1, "changes": 2, "learners": 6}
 
 
+def _schema_of(database: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Return what is defined in a database."""
+    return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def _schema_of_ours() -> list[tuple[Any, ...]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_SCHEMA)
+        return _schema_of(database)
+
+
 class Row(NamedTuple):
     """A learner on disk."""
 
@@ -94,6 +105,8 @@ class Store:
         try:
             with contextlib.closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as source:
                 source.backup(database)
+            if _schema_of(database) != _schema_of_ours():  # a file may hold triggers, which would run here
+                raise ValueError("its tables must be those of Learners")
             about: dict[str, Any] = json.loads(database.execute("SELECT content FROM about").fetchone()[0])
             if about["format"] != FORMAT or about["version"] != VERSION:
                 raise ValueError(f"version must be {VERSION}, but got version={about['version']!r}")
@@ -102,7 +115,7 @@ class Store:
                 database.execute("UPDATE about SET content = ?", (json.dumps(about),))
                 database.execute("UPDATE learners SET n_open = 0, parts = ?", (FRESH,))
             return cls(database, None if fresh else path), about
-        except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             database.close()
             raise ValueError(f"a file of learners must be as Learners.save wrote it: {error}") from None
 

@@ -96,7 +96,8 @@ class Learner(Releasing):
             For a policy over experts: what they advise this time. A dict from experts to their advice, in which those
             who abstain are missing or None; or a list with an entry for each expert. The advice of an expert is the
             label of an arm, a list with a probability for each arm, or a dict from labels to probabilities. Fastest is
-            an array: experts × arms of float64, where a row of nan says that an expert abstains.
+            an array: experts × arms of float64, where a row of nan says that an expert abstains; or the index of an arm
+            for each expert, as whole numbers, −1 for one who abstains.
         """
         with self._lock:
             if self._busy:

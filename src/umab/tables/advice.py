@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-SUMS_TO_1 = 1e-10
-"""How far from 1 the sum of a row may be."""
+SUMS_TO_1 = 1e-6
+"""How far from 1 the sum of a row may be, as it is for numbers of single precision."""
+EXACT = 1e-10
+"""Rows whose sum is further from 1 are divided by it."""
 
 
 class Advice(NamedTuple):
@@ -96,12 +98,19 @@ def _of_rows(given: npt.NDArray[Any], n_arms: int) -> tuple[npt.NDArray[np.float
     if wrong.any():
         t, i = np.argwhere(wrong)[0]
         raise bad_row(table[t, i], f"expert {i} in round {t}")
-    return table, awake
+    return normalised(table), awake
+
+
+def normalised(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return rows that sum to 1: those that do not are divided by their sums."""
+    sums = rows.sum(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(sums - 1.0) > EXACT, rows / sums, rows)
 
 
 def bad_row(row: npt.NDArray[np.float64], whose: str) -> ValueError:
     """Return the error for a row that is no distribution."""
     return ValueError(
-        f"the advice of an expert must be probabilities that sum to 1, up to {SUMS_TO_1}, but got {row.tolist()}, "
+        f"the advice of an expert must be probabilities that sum to 1, up to {SUMS_TO_1:g}, but got {row.tolist()}, "
         f"whose sum is {row.sum():.17g}, from {whose}"
     )

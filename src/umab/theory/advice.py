@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.advised import Advised
-from umab.algorithms.umab_e import AGREED, EXPLORATION, RATE, UMABE
+from umab.algorithms.expert_costs import AGREED
+from umab.algorithms.umab_e import EXPLORATION, RATE, UMABE
 from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
