@@ -61,8 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
                         for name, mean in drive.baselines(stream).items()
                     ]
                 for name in ours.OURS:
-                    rows += ours.measure(name, stream, options.seeds, pool)
-                    print(stream.name, name, drive.summary(rows[-1]["means"]), sep=" | ", flush=True)
+                    found_here = ours.measure(name, stream, options.seeds, pool)
+                    rows += found_here
+                    for row in found_here[:1]:
+                        print(stream.name, name, drive.summary(row["means"]), sep=" | ", flush=True)
         found["rows"] = rows + [row for row in found["rows"] if row["peer"] not in own]
         found["splitting"] = ours.splitting()
         page.store(found)

@@ -26,7 +26,7 @@ from benchmarks.peers.environments import HOME, NotInstalled, environment, reaso
 
 ROOT = Path(__file__).parent.parent.parent
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-N_SEEDS, LIMIT = 10, 100.0
+N_SEEDS, LIMIT = 10, 60.0
 """The limit, in seconds, is for all seeds of a peer on a stream with one transformation of its losses."""
 
 Row = dict[str, Any]

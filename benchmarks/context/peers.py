@@ -256,11 +256,12 @@ AS_OPTIONS = ", range as options"
 PEERS: dict[str, Make] = {
     **_PLAIN,
     "Vowpal Wabbit, RegCB" + AS_OPTIONS: partial(told_the_range, "--regcb"),
-    **{name + KNOWN: partial(Scaled, make) for name, make in _PLAIN.items()},
+    **{name + KNOWN: partial(Scaled, make) for name, make in _PLAIN.items() if name.startswith("Vowpal Wabbit")},
     "NumPy, EXP4" + KNOWN: partial(Scaled, partial(Exp4, tables_of)),
 }
 """By name.
 
-Those whose name ends with KNOWN get losses that were scaled to [0, 1] by the true range. Those whose name ends with
-AS_OPTIONS get losses as they are, and the true range in the options that Vowpal Wabbit has for it.
+Vowpal Wabbit and EXP4 are made for a range; the others have no option for it. Those whose name ends with KNOWN get
+losses that were scaled to [0, 1] by the true range. Those whose name ends with AS_OPTIONS get losses as they are, and
+the true range in the options that Vowpal Wabbit has for it.
 """

@@ -73,8 +73,8 @@ def growth() -> list[Speed]:
 
     def playing(n_experts: int, n_arms: int) -> Callable[[int], None]:
         random = np.random.default_rng(0)
-        losses = random.normal(size=(500, n_arms))
-        advice = random.dirichlet(np.ones(n_arms), size=(500, n_experts))
+        losses = random.normal(size=(64, n_arms))  # few rounds, so that the advice stays near the processor
+        advice = random.dirichlet(np.ones(n_arms), size=(64, n_experts))
         policy = umab.UMABE(form="entropy")
         return lambda n_trials: umab.simulate(  # type: ignore[return-value]
             policy, losses, advice=advice, n_trials=n_trials, keep="summary", n_threads=1, progress=False
@@ -87,11 +87,11 @@ def growth() -> list[Speed]:
             ratio(
                 playing(4 * n_experts if more == "experts" else n_experts, 4 * n_arms if more == "arms" else n_arms),
                 playing(n_experts, n_arms),
-                32,
-                5,
+                64,
+                9,
             ),
             4.4,
             f"four times as many {more}",
         )
-        for more, n_experts, n_arms in (("experts", 200, 50), ("arms", 200, 50))
+        for more, n_experts, n_arms in (("experts", 100, 20), ("arms", 100, 20))
     ]
