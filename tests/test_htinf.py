@@ -44,7 +44,7 @@ def test_htinf_against_its_definition(alpha: float, n_arms: int, sigma: float) -
     check(policy, arms, losses, rows)
 
 
-def test_opttinf_is_htinf_for_a_variance_of_one() -> None:
+def test_opttinf_is_htinf_for_a_mean_square_of_one() -> None:
     assert umab.policy("opttinf") == umab.HTINF(alpha=2, sigma=1)
     assert umab.policy("htinf") == umab.HTINF(alpha=1.5, sigma=1)
 

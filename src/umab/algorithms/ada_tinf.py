@@ -12,14 +12,19 @@ from umab.maths.numerics import importance_weighted, rescale
 from umab.maths.simplex import Vector, tsallis
 
 _THRESHOLD = threshold_for(2.0)
+_COST_UNIT = 2.0**-64
 
 
 class State(NamedTuple):
-    """Sums are kept in units of λ, a power of two which grows with the losses."""
+    """Sums are kept in units of λ, a power of two which grows with the losses.
+
+    J does not follow losses below 0, but S sums those that are skipped. Hence its unit is 2⁶⁴ λ: then it cannot
+    overflow in as many rounds.
+    """
 
     probabilities: Vector  # q_t
     loss_sums: Vector  # Σ ℓ̂_s over the rounds that were not skipped
-    cost_sum: float  # S
+    cost_sum: float  # S, in units of 2⁶⁴ λ
     unit: float  # multiplier from losses to the unit of the sums, 1/λ = 2^−J
     round: float  # t, in this epoch
     epoch_length: float  # T; a policy with a horizon has one epoch
@@ -145,13 +150,13 @@ class AdaTINF(Policy):
         else:
             cost = 2.0 * scaled * (scaled / width)
             state.loss_sums[arm] += importance_weighted(scaled, probability)
-        cost_sum = state.cost_sum + cost
+        cost_sum = state.cost_sum + cost * _COST_UNIT
         unit, t, epoch_length = state.unit, state.round + 1.0, state.epoch_length
         limit = math.sqrt(len(state.probabilities) * (epoch_length + 1.0))
-        if cost_sum > limit:
+        if cost_sum > limit * _COST_UNIT:
             shrink = shrinkage(cost / limit)
             rescale(state.loss_sums, shrink)
-            cost_sum = cost * shrink
+            cost_sum = cost * shrink * _COST_UNIT
             unit *= shrink
         if parameters.anytime == 1.0 and t > epoch_length:
             rescale(state.loss_sums, 0.0)

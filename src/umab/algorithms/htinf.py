@@ -88,7 +88,7 @@ class HTINF(Policy):
     def summary(self) -> str:
         """Say what must be known."""
         if self.is_optimistic:
-            return "losses with heavy tails; HTINF as if their variance were 1"
+            return "losses with heavy tails; HTINF as if their mean square were 1"
         return "losses with heavy tails; a moment of them must be known"
 
     @property
