@@ -49,6 +49,18 @@ def test_opttinf_is_htinf_for_a_mean_square_of_one() -> None:
     assert umab.policy("htinf") == umab.HTINF(alpha=1.5, sigma=1)
 
 
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 2.0])
+def test_the_link_of_htinf_is_linear_in_the_sums(alpha: float) -> None:
+    """So an arm that is added gets the sum that would have given it a fair share."""
+    policy = umab.HTINF(alpha=alpha)
+    parameters, state = policy.parameters_for(4), policy.init(4)
+    for arm in range(4):
+        state = policy.update(parameters, state, arm, 0.01 * arm, state.probabilities[arm])
+    assert len(set(state.loss_sums)) == 4
+    gaps = np.diff([policy.link(each) for each in state.probabilities])
+    np.testing.assert_allclose(gaps, policy.rates(state)["η"] * np.diff(state.loss_sums), rtol=1e-9)
+
+
 SIZES = {"everyday": 1.0, "small": 1e-4, "hundreds": 300.0, "huge": 1e250}
 
 
