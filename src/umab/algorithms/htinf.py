@@ -82,7 +82,8 @@ class HTINF(Policy):
     @property
     def guarantee(self) -> str:
         """As published."""
-        return "σ n^(1−1/α) T^(1/α); ln T if stochastic"
+        order = "√(nT) if E ℓ² ≤ 1" if self.is_optimistic else "σ n^(1−1/α) T^(1/α)"
+        return f"{order}; ln T if stochastic"
 
     @property
     def summary(self) -> str:
