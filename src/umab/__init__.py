@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from umab._version import __version__
 from umab.algorithms.ada_hedge import AdaHedge
+from umab.algorithms.ada_tinf import AdaTINF
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import FullInformation, Policy
@@ -17,6 +18,7 @@ from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import policy
 from umab.algorithms.registry import policies, recommended, register
@@ -59,6 +61,7 @@ __all__ = [
     "EXP3IX",
     "EXP3P",
     "EXP3S",
+    "HTINF",
     "SCB",
     "SCBIX",
     "SFMAB",
@@ -69,6 +72,7 @@ __all__ = [
     "UMABS",
     "UMABW",
     "AdaHedge",
+    "AdaTINF",
     "Attempt",
     "BankerOMD",
     "BestSequence",

@@ -2,6 +2,7 @@
 
 from umab._support.checks import LARGEST
 from umab.maths.numerics import FLOOR
+from umab.maths.powers import tsallis_power
 from umab.maths.simplex import (
     FixedVector,
     Rows,
@@ -56,6 +57,7 @@ __all__ = [
     "sum_of_others",
     "tsallis",
     "tsallis_link",
+    "tsallis_power",
     "uniform",
     "where_smallest",
 ]

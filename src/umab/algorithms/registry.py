@@ -18,6 +18,7 @@ from typing import Any
 
 from umab._support import checks
 from umab.algorithms.ada_hedge import AdaHedge
+from umab.algorithms.ada_tinf import AdaTINF
 from umab.algorithms.advised import Advised
 from umab.algorithms.ahb import AHB
 from umab.algorithms.banker_omd import BankerOMD
@@ -27,6 +28,7 @@ from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb import SCB
 from umab.algorithms.scb_ix import SCBIX
@@ -91,6 +93,10 @@ _POLICIES: dict[str, Policy] = {
     "banker-omd": BankerOMD(),
     "scb": SCB(),
     "scb-ix": SCBIX(),
+    "htinf": HTINF(),
+    "opttinf": HTINF(alpha=2.0),
+    "adatinf": AdaTINF(),
+    "adatinf-anytime": AdaTINF(anytime=True),
     "exp3": EXP3(),
     "exp3-ix": EXP3IX(),
     "exp3-p": EXP3P(),
