@@ -405,7 +405,9 @@ def _log_of_share(root_weight: Any, entropy_weight: Any, target: Any) -> Any:
     raise AssertionError("no convergence")
 
 
-def scb_d(arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int, *, centred: bool = False) -> Array:
+def scb_d(
+    arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int, *, centred: bool = False
+) -> Array:
     """Return the distributions of SCB-D, one row a round and one more; a loss arrives so many rounds after its draw.
 
     If centred, from a loss that arrives the mean of those that arrived before is subtracted, from the first one itself.

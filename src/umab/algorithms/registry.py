@@ -29,6 +29,7 @@ from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.exp3_s import EXP3S
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb import SCB
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
@@ -91,6 +92,7 @@ _POLICIES: dict[str, Policy] = {
     "banker-omd": BankerOMD(),
     "scb": SCB(),
     "scb-ix": SCBIX(),
+    "scb-d": SCBD(),
     "exp3": EXP3(),
     "exp3-ix": EXP3IX(),
     "exp3-p": EXP3P(),
