@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,6 +194,9 @@ def test_the_layers_of_scb_stay_open_for_ever() -> None:
     table = [[0.75, 0.75]] + [[1.2, 1.2]] * 50
     scales = [each.state.scale / each.state.unit for each in play("scb", table)]
     assert scales == [1.5] * 51
+    counted = sum(1.0 < row[0] <= 2.0 and scale < 2.0 for row, scale in zip(table[1:], scales, strict=False))
+    page = (Path(__file__).parent.parent / "docs" / "errata.md").read_text()
+    assert "C = 1.5 for ever" in page and f"({counted} of {len(table)})" in page
     path = follow_late(umab.SCBD(), table, [[0] * 51])
     assert path.scale[0].astype(float).tolist() == [0.0, 0.75] + [1.2] * 49
     assert float(path.too_large.sum()) == pytest.approx(0.75 + 0.45)
@@ -219,14 +223,14 @@ def test_what_is_refused() -> None:
     other = bound("umab-s", SIGNED, delays=3)
     assert other.repaired is None and "late feedback" in other.source
     assert bound("scb-d", SIGNED, switches=1).repaired is None
-    with pytest.raises(ValueError, match="delays must be .*got a function"):
+    with pytest.raises(ValueError, match=r"delays must be .*got a function"):
         bound("scb-d", SIGNED, delays=random_delays)
-    with pytest.raises(ValueError, match="delays must be None .*umab-s"):
+    with pytest.raises(ValueError, match=r"delays must be None .*umab-s"):
         certify("umab-s", SIGNED, delays=3)
     with pytest.raises(TypeError, match="follow_late"):
         follow(umab.SCBD(), SIGNED, [[0] * len(SIGNED)])
     assert all(certifiable(umab.policy(name)) for name in NAMES)
-    assert not certifiable(umab.LocallyCentred("scb-d"))
+    assert not certifiable(umab.policy("local(scb-d)"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -123,7 +123,7 @@ class SCBD(Policy):
         )
 
     @staticmethod
-    def update(
+    def update(  # type: ignore[override]
         parameters: NoParameters, state: State, arm: int, loss: float, probability: float, ticket: Ticket
     ) -> State:
         """Learn from one loss and solve for the next distribution."""

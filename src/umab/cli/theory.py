@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
         commands,
         "scaling",
         show_scaling,
-        "measure how regret grows with the number of rounds, the number of arms or the scale of the losses",
+        "measure how regret grows with the number of rounds, the number of arms, the scale or the delay of the losses",
         "umab scaling umab-nn umab-g --over rounds arms",
     )
     growing.add_argument(
@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
     growing.add_argument(
         "--over",
         nargs="+",
-        choices=("rounds", "arms", "scale"),
+        choices=("rounds", "arms", "scale", "delay"),
         default=["rounds"],
         help="what varies (default: rounds)",
     )

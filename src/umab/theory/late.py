@@ -22,8 +22,8 @@ class LatePath:
 
     policy: Policy
     losses: Precise
-    """ℓ_t, runs × T × n; if they are centred, ℓ_t − b_t, where b_t is the mean of what arrived before, and 0 for the loss
-    that arrives first."""
+    """ℓ_t, runs × T × n; if they are centred, ℓ_t − b_t, where b_t is the mean of what arrived before, and 0 for
+    the loss that arrives first."""
     arms: npt.NDArray[np.intp]
     """k_t, runs × T."""
     p: Precise
