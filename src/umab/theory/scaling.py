@@ -78,8 +78,8 @@ def scaling(
         A policy or its name.
     over
         What varies: the number of ``"rounds"`` or ``"arms"``, the ``"scale"`` of the losses, or their ``"delay"``,
-        where every loss arrives so many rounds late. All else is fixed, so over delays the exponent is that of the whole regret,
-        and not only of what the delay adds to it.
+        where every loss arrives so many rounds late. Over delays, the exponent is that of the whole regret, and not
+        only of what the delay adds to it; small delays add little.
     family
         The losses. ``"hard"``: 0 or 1 at random, with one arm better by a gap. Of six gaps, the one with the largest
         mean regret counts, so that neither a gap that is found at once nor one that does not matter hides what a policy
