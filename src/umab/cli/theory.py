@@ -27,8 +27,8 @@ def add(commands: Commands) -> None:
         "--policy",
         metavar="POLICY",
         action="append",
-        help="check only this policy: umab-w, umab-nn, umab-s, centred(umab-s), umab-sh, centred(umab-sh) or a variant "
-        "of umab-g; can be repeated (default: the recommended ones and the paper's)",
+        help="check only this policy: umab-w, umab-nn, umab-s, centred(umab-s), umab-sh, centred(umab-sh), scb-d, "
+        "centred(scb-d) or a variant of umab-g; can be repeated (default: the recommended ones and the paper's)",
     )
     certifying.add_argument(
         "--trials", type=whole_from(1), default=20, metavar="N", help="number of runs of each policy (default: 20)"

@@ -84,8 +84,8 @@ def refusal(policy: Policy) -> str:
         )
     if not policy.theorem or (policy.theorem == SCBD.theorem and isinstance(policy, LocallyCentred)):
         return (
-            "the statements are about UMAB-NN, UMAB-G, UMAB-S, UMAB-Sh and SCB-D, the last three also on centred "
-            f"losses, and UMAB-W, but got {policy.name}"
+            "the statements are about UMAB-NN, UMAB-G, UMAB-S (also centred), UMAB-Sh (also centred), SCB-D (also "
+            f"centred) and UMAB-W, but got {policy.name}"
         )
     return ""
 
