@@ -18,6 +18,7 @@ import umab
 from umab import datasets
 from umab._support.files import write_atomically
 from umab.algorithms.names import policy as policy_of
+from umab.engine.interpreted import play
 from umab.research.report import shell
 from umab.research.report.charts import scaling_chart
 from umab.results.plotting import Chart
@@ -224,6 +225,7 @@ def numbers() -> dict[str, Any]:
         "orabona_left": now**2 * (1 + alpha**2) / math.sqrt(now**2 + before),
         "orabona_right": 2 * math.sqrt(1 + alpha**2) * (math.sqrt(now**2 + before) - math.sqrt(before)),
         "turns": turns("banker-omd", "umab-g"),
+        "layers": [each.state.scale / each.state.unit for each in play("scb", [[0.75, 0.75]] + [[1.2, 1.2]] * 50)],
         "bytes": {rounds: kept_bytes(rounds) for rounds in (100, 100_000)},
     }
 

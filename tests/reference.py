@@ -366,3 +366,73 @@ def scb(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) -> Ar
                 sums[arm] += (max(-scale, min(scale, loss)) + scale) / (q[arm] + bias)
                 scale = 2 * abs(loss) if abs(loss) > scale else scale
         return np.array(rows, dtype=float)
+
+
+def hybrid(loss_sums: Sequence[Any], root_weight: Any, entropy_weight: Any) -> list[Any]:
+    """Return argmin ⟨L, x⟩ − 2A Σ √x_k + B Σ x_k ln x_k: L_k − A/√x_k + B ln x_k is the same for every arm.
+
+    The number is found by Newton's method inside an interval that is halved where a step leaves it.
+    """
+    gaps = [each - min(loss_sums) for each in loss_sums]
+    low = root_weight
+    high = root_weight * mpmath.sqrt(len(gaps)) + entropy_weight * mpmath.log(len(gaps))
+    level, small = (low + high) / 2, mpf(10) ** (8 - mpmath.mp.dps)
+    for _ in range(1000):
+        logs = [_log_of_share(root_weight, entropy_weight, gap + level) for gap in gaps]
+        shares = [mpmath.exp(each) for each in logs]
+        total = mpmath.fsum(shares)
+        low, high = (level, high) if total > 1 else (low, level)
+        bends = [x / (root_weight / mpmath.sqrt(x) / 2 + entropy_weight) for x in shares]
+        after = level + (total - 1) / mpmath.fsum(bends)
+        after = after if low <= after <= high else (low + high) / 2
+        if abs(after - level) <= small * high:
+            return shares
+        level = after
+    raise AssertionError("no convergence")
+
+
+def _log_of_share(root_weight: Any, entropy_weight: Any, target: Any) -> Any:
+    """Return u = ln x with A/√x − B ln x = target, by Newton's method; the left side is convex in u."""
+    u = -2 * mpmath.log(target / root_weight) if root_weight else -target / entropy_weight
+    if root_weight and entropy_weight:
+        u = max(u, -target / entropy_weight)  # both are left of the root
+    for _ in range(1000):
+        root = root_weight * mpmath.exp(-u / 2)
+        step = (root - entropy_weight * u - target) / (root / 2 + entropy_weight)
+        u += step
+        if abs(step) < mpf(10) ** (8 - mpmath.mp.dps) * (1 + abs(u)):
+            return u
+    raise AssertionError("no convergence")
+
+
+def scb_d(
+    arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int, *, centred: bool = False
+) -> Array:
+    """Return the distributions of SCB-D, one row a round and one more; a loss arrives so many rounds after its draw.
+
+    If centred, from a loss that arrives the mean of those that arrived before is subtracted, from the first one itself.
+    """
+    with mpmath.workdps(30):
+        sums, scale, waited, rows = [mpf(0)] * n, mpf(0), 0, []
+        waiting: list[tuple[int, int, Any, Any]] = []  # when it arrives, its round, q, C
+        arrived: list[Any] = []
+        for t in range(1, len(arms) + 2):
+            waited += len(waiting)
+            x = [mpf(1) / n] * n
+            if scale and n > 1:
+                h = mpmath.sqrt(2 * waited / mpmath.log(n))
+                x = hybrid(sums, 2 * scale * mpmath.sqrt(t), 2 * scale * h)
+            q = mixed(x, n / (2 * n + mpmath.sqrt(mpf(n) * t)))
+            rows.append(q)
+            if t > len(arms):
+                return np.array(rows, dtype=float)
+            waiting.append((t + delays[t - 1], t - 1, q[arms[t - 1]], scale))
+            for _, s, chance, limit in [each for each in waiting if each[0] == t]:
+                loss = mpf(losses[s])
+                if centred:
+                    arrived.append(loss)
+                    loss -= mpmath.fsum(arrived[:-1] or [loss]) / max(1, len(arrived) - 1)
+                sums[arms[s]] += (max(-limit, min(limit, loss)) + limit) / chance
+                scale = max(scale, abs(loss))
+            waiting = [each for each in waiting if each[0] > t]
+        raise AssertionError("not reached")

@@ -271,7 +271,14 @@ def test_saved_loaded_and_continued_is_never_having_stopped(
     assert without_times(straight) == without_times(stopped)
 
 
-@every_bandit
+REMEMBERING = {name: policy for name, policy in BANDITS.items() if policy.ticket(1) is not None}
+
+
+def test_policies_that_remember_more_about_a_draw_than_its_probability() -> None:
+    assert REMEMBERING.keys() == {"scb-d"}  # the next law is not for them; test_scb_d.py has late feedback
+
+
+@each_of({name: policy for name, policy in BANDITS.items() if name not in REMEMBERING})
 def test_late_feedback_in_any_order_uses_the_probability_of_its_draw(policy: Policy) -> None:
     losses = legal(policy, np.random.default_rng(0).normal(size=100))
     learner, by_hand = umab.Learner(policy, 3, seed=1), umab.Learner(policy, 3, seed=2)

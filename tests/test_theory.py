@@ -17,6 +17,7 @@ import pytest
 import reference
 import umab
 from pages import theory as theory_pages
+from umab import cli
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
 from umab.testing import Array
@@ -743,6 +744,17 @@ def test_umab_g_is_not_scale_free_for_small_losses() -> None:
     found = scaling("umab-g", family="small", values=(500, 1000, 2000), n_tables=2, n_trials=2)
     assert found.exponent == pytest.approx(1.0, abs=1e-3)
     assert scaling("umab-nn", family="small", values=(500, 1000, 2000), n_tables=5, n_trials=5).exponent < 0.4
+
+
+def test_regret_grows_with_the_delay_unless_nothing_is_learned(capsys: pytest.CaptureFixture[str]) -> None:
+    values = (10, 40, 160, 640, 2560)
+    late = scaling("umab-s", over="delay", values=values, n_tables=10, n_trials=4)
+    assert late.over == "delay" and [point.value for point in late.points] == list(values)
+    assert 0.4 < late.exponent < 1.0 and late.points[-1].mean > 4 * late.points[0].mean
+    chance = scaling("uniform", over="delay", values=values, n_tables=2, n_trials=1)
+    assert chance.exponent == pytest.approx(0.0, abs=1e-12)  # the tables are the same for every delay
+    assert cli.main(["scaling", "uniform", "--over", "delay", "--tables", "2", "--trials", "1"]) == 0
+    assert "regret over delay" in capsys.readouterr().out
 
 
 def test_scaling_refuses_what_gives_no_exponent() -> None:

@@ -23,6 +23,7 @@ from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import policy
 from umab.algorithms.registry import policies, recommended, register
 from umab.algorithms.scb import SCB
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
@@ -63,6 +64,7 @@ __all__ = [
     "EXP3S",
     "HTINF",
     "SCB",
+    "SCBD",
     "SCBIX",
     "SFMAB",
     "SOLOFTRL",

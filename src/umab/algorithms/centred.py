@@ -95,7 +95,7 @@ class Centred(Wrapper):
     @property
     def theorem(self) -> str:  # type: ignore[override]
         """The theorem of the policy inside, if it is proved for centred losses too."""
-        return self.policy.theorem if self.policy.theorem in ("Theorem R", "Theorem Sh") else ""
+        return self.policy.theorem if self.policy.theorem in ("Theorem R", "Theorem Sh", "Theorem D") else ""
 
     @property
     def page(self) -> str:  # type: ignore[override]

@@ -31,6 +31,7 @@ from umab.algorithms.exp3_s import EXP3S
 from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb import SCB
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
@@ -93,6 +94,7 @@ _POLICIES: dict[str, Policy] = {
     "banker-omd": BankerOMD(),
     "scb": SCB(),
     "scb-ix": SCBIX(),
+    "scb-d": SCBD(),
     "htinf": HTINF(),
     "opttinf": HTINF(alpha=2.0),
     "adatinf": AdaTINF(),

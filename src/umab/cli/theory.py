@@ -27,8 +27,8 @@ def add(commands: Commands) -> None:
         "--policy",
         metavar="POLICY",
         action="append",
-        help="check only this policy: umab-w, umab-nn, umab-s, centred(umab-s), umab-sh, centred(umab-sh) or a variant "
-        "of umab-g; can be repeated (default: the recommended ones and the paper's)",
+        help="check only this policy: umab-w, umab-nn, umab-s, centred(umab-s), umab-sh, centred(umab-sh), scb-d, "
+        "centred(scb-d) or a variant of umab-g; can be repeated (default: the recommended ones and the paper's)",
     )
     certifying.add_argument(
         "--trials", type=whole_from(1), default=20, metavar="N", help="number of runs of each policy (default: 20)"
@@ -45,7 +45,7 @@ def add(commands: Commands) -> None:
         commands,
         "scaling",
         show_scaling,
-        "measure how regret grows with the number of rounds, the number of arms or the scale of the losses",
+        "measure how regret grows with the number of rounds, the number of arms, the scale or the delay of the losses",
         "umab scaling umab-nn umab-g --over rounds arms",
     )
     growing.add_argument(
@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
     growing.add_argument(
         "--over",
         nargs="+",
-        choices=("rounds", "arms", "scale"),
+        choices=("rounds", "arms", "scale", "delay"),
         default=["rounds"],
         help="what varies (default: rounds)",
     )

@@ -1,7 +1,8 @@
 """Bounds on expected regret, evaluated on a loss table.
 
 For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
-`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E.
+`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E,
+and `umab.theory.bounds_late` has SCB-D.
 The other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
 follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
 and `umab certify` shows it.
@@ -20,6 +21,7 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import registered
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
@@ -74,7 +76,7 @@ class Bound(NamedTuple):
     """Where it comes from, and what it does not cover."""
 
 
-def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None) -> Bound:
+def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None, delays: Any = None) -> Bound:
     """Return the bound on the expected regret of a policy on a loss table.
 
     Parameters
@@ -88,6 +90,8 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         that changes so often at most. With 0, that is the best single arm. Only UMAB-Sh has bounds for more.
     advice
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
+    delays
+        By how many rounds losses are late, one number or one per round. Only SCB-D has a bound for late feedback.
 
     Examples
     --------
@@ -109,6 +113,10 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     if switches > 0:
         source = f"umab has no bound for it against arms that change, and got switches={switches}"
         return Bound(which.name, None, "", None, None, {}, source)
+    if delays is not None or which.theorem == SCBD.theorem:
+        from umab.theory.bounds_late import bound_with_delays  # it imports this module
+
+        return bound_with_delays(which, table, delays)
     if which.theorem:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:

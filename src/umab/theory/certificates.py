@@ -15,6 +15,7 @@ from umab._support.progress import Progress
 from umab.algorithms.advised import Advised
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.engine.advised import advice_for
 from umab.engine.simulate import simulate
@@ -24,7 +25,10 @@ from umab.tables.losses import Losses, refuse_away
 from umab.theory.advice import follow_advised, learning
 from umab.theory.bounds import bound
 from umab.theory.bounds_advised import Measured, bound_along, bound_with_advice
+from umab.theory.bounds_late import TEXTS, Limits, averages, limits_of
+from umab.theory.late import delays_of, follow_late
 from umab.theory.statements import (
+    OF_SCB_D,
     OF_UMAB_E,
     OF_UMAB_S,
     OF_UMAB_SH,
@@ -32,6 +36,7 @@ from umab.theory.statements import (
     STATEMENTS,
     AdvisedSteps,
     Form,
+    LateSteps,
     Sides,
     Statement,
     Steps,
@@ -40,7 +45,7 @@ from umab.theory.trajectory import PROVED_IN, follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
 """The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh. Those about UMAB-E, which needs
-advice, are in `OF_UMAB_E`."""
+advice, are in `OF_UMAB_E`, and those about SCB-D, which may have delays, in `OF_SCB_D`."""
 
 TOLERANCE = 1e-12
 """A statement is violated if left − right is more than this share of the numbers that were added to get there. Each
@@ -77,6 +82,7 @@ def certify(
     losses: Any,
     *,
     advice: Any = None,
+    delays: Any = None,
     n_trials: int = 20,
     seed: int = 0,
     progress: bool | None = None,
@@ -89,10 +95,10 @@ def certify(
     Parameters
     ----------
     policy
-        A `UMABNN`, `UMABG`, `UMABW`, `UMABS` or `UMABSh`, the last two also centred, or its name. With constants other
-        than the paper's, the same statements are checked, although the paper does not make them; this shows which of
-        them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the options for study. The
-        statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.
+        A `UMABNN`, `UMABG`, `UMABW`, `UMABS`, `UMABSh` or `SCBD`, the last three also centred, or its name. With
+        constants other than the paper's, the same statements are checked, although the paper does not make them; this
+        shows which of them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the options
+        for study. The statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.
     losses
         What `umab.Losses.of` takes.
     advice
@@ -100,6 +106,8 @@ def certify(
         against every single expert, over the rounds in which the expert gave advice; the row is about the expert
         against whom the mean regret is largest. It is checked twice: against the largest bound that the table allows,
         whatever is drawn, and with means over these runs in place of the expectations in the bound.
+    delays
+        By how many rounds losses are late, as for `umab.simulate`. Only the statements about SCB-D cover that.
     n_trials
         How many runs.
     seed
@@ -122,6 +130,10 @@ def certify(
     if why := refusal(which):
         raise TypeError(why)
     _need_scipy()
+    if which.theorem == SCBD.theorem:
+        return _certify_late(which, table, delays, n_trials, seed, progress)
+    if delays is not None:
+        raise ValueError(f"delays must be None for a policy whose proof does not cover them, but got {which.name}")
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
     about = [statement for statement in EVERY if statement.is_about(ready)]
@@ -151,6 +163,39 @@ def _certify_advised(
             measured.append(Measured.along(path))
             bar.advance(runs.stop - runs.start)
     return [*_on_every_mean(ready, losses, advice, np.concatenate(regrets), bound_along(measured)), *rows.values()]
+
+
+def _certify_late(
+    policy: Policy, losses: Losses, delays: Any, n_trials: int, seed: int, progress: bool | None
+) -> list[Certified]:
+    """Do the same for SCB-D, with late feedback."""
+    late = delays_of(delays, losses.n_rounds, n_trials, seed)
+    result = simulate(
+        policy,
+        losses,
+        delays=0 if delays is None else delays,
+        n_trials=n_trials,
+        seed=seed,
+        expected=True,
+        keep="arms",
+        progress=False,
+    )
+    rows: dict[Statement, Certified] = {}
+    found = []
+    with Progress(n_trials, "certifying", progress, unit="trials") as bar:
+        for runs in _chunks(n_trials, losses.n_rounds * losses.n_arms):
+            steps = LateSteps(follow_late(policy, losses.table, result.arms[runs], late[runs]))
+            _check_all(OF_SCB_D, steps, runs.start, rows)
+            found.append(averages(steps))
+            bar.advance(runs.stop - runs.start)
+    limits = limits_of(policy, losses, late)
+    measured = Limits(result.final_regret, *(np.concatenate(each) for each in zip(*found, strict=True)))
+    where = PROVED_IN[policy.theorem]
+    means = [
+        _judge_mean(name, where, f"{text} at most {limit:.6g}", "as proved", each, limit)
+        for (name, text), each, limit in zip(TEXTS.items(), measured, limits, strict=True)
+    ]
+    return [*means, *rows.values()]
 
 
 def _need_scipy() -> None:

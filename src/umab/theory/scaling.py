@@ -1,4 +1,4 @@
-"""How regret grows with the number of rounds, the number of arms and the scale of the losses: fits on log-log axes."""
+"""How regret grows with rounds, arms, the scale of the losses and their delay: fits on log-log axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umab.engine.simulate import simulate
 from umab.results.regret import mean_and_sd
 from umab.tables.losses import Losses
 
-Over = Literal["rounds", "arms", "scale"]
+Over = Literal["rounds", "arms", "scale", "delay"]
 Family = Literal["hard", "turn", "small"]
 
 LEVEL = 0.99
@@ -28,8 +28,9 @@ _VALUES: dict[Over, tuple[float, ...]] = {
     "rounds": (1000, 2000, 4000, 8000, 16000, 32000),
     "arms": (2, 4, 8, 16, 32, 64),
     "scale": tuple(2.0**power for power in (-20, -10, 0, 10, 20)),
+    "delay": (10, 20, 40, 80, 160, 320),
 }
-_USUAL = {"rounds": 4000, "arms": 5, "scale": 1.0}
+_USUAL = {"rounds": 4000, "arms": 5, "scale": 1.0, "delay": 0}
 
 _GAPS = (0.4, 0.2, 0.1, 0.05, 0.025, 0.0125)
 """By how much one arm is better, in the hard family."""
@@ -76,7 +77,9 @@ def scaling(
     policy
         A policy or its name.
     over
-        What varies: the number of ``"rounds"`` or ``"arms"``, or the ``"scale"`` of the losses.
+        What varies: the number of ``"rounds"`` or ``"arms"``, the ``"scale"`` of the losses, or their ``"delay"``,
+        where every loss arrives so many rounds late. Over delays, the exponent is that of the whole regret, and not
+        only of what the delay adds to it; small delays add little.
     family
         The losses. ``"hard"``: 0 or 1 at random, with one arm better by a gap. Of six gaps, the one with the largest
         mean regret counts, so that neither a gap that is found at once nor one that does not matter hides what a policy
@@ -130,6 +133,7 @@ def scaling(
                         which,
                         Losses.of(usual["scale"] * make(rng, *shape)),
                         n_trials=n_trials,
+                        delays=int(usual["delay"]) or None,
                         seed=int(rng.integers(2**63)),
                         expected=True,
                         keep="summary",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.algorithms.local import LocallyCentred
+from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
@@ -32,6 +33,7 @@ PROVED_IN = {
     UMABW.theorem: "docs/changing.md",
     UMABSh.theorem: "docs/algorithms/umab-sh.md",
     UMABE.theorem: "docs/algorithms/umab-e.md",
+    SCBD.theorem: "docs/algorithms/scb-d.md",
 }
 """The theorems of this project, and where their proofs are; the others are the paper's."""
 
@@ -50,6 +52,8 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     """
     if why := refusal(policy):
         raise TypeError(why)
+    if policy.theorem == SCBD.theorem:
+        raise TypeError(f"SCB-D has late feedback, which umab.theory.late.follow_late takes, but got {policy.name}")
     drawn = np.asarray(arms, dtype=np.intp)
     table = np.asarray(losses, dtype=np.longdouble)
     table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
@@ -78,10 +82,10 @@ def refusal(policy: Policy) -> str:
             "the statements about a policy over experts need their advice, which umab.theory.certify takes as "
             f"advice=..., but got {policy.name} without any"
         )
-    if not policy.theorem:
+    if not policy.theorem or (policy.theorem == SCBD.theorem and isinstance(policy, LocallyCentred)):
         return (
-            "the statements are about UMAB-NN, UMAB-G, UMAB-S and UMAB-Sh, the last two also on centred losses, and "
-            f"UMAB-W, but got {policy.name}"
+            "the statements are about UMAB-NN, UMAB-G, UMAB-S (also centred), UMAB-Sh (also centred), SCB-D (also "
+            f"centred) and UMAB-W, but got {policy.name}"
         )
     return ""
 

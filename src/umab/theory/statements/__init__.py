@@ -12,6 +12,7 @@ from umab.theory.statements import (
     monotone,
     theorem1,
     theorem2,
+    theorem_d,
     theorem_e,
     theorem_e_barrier,
     theorem_r,
@@ -20,8 +21,10 @@ from umab.theory.statements import (
 )
 from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Form, Sides, Statement, Steps
+from umab.theory.statements.theorem_d import LateSteps
 
 __all__ = [
+    "OF_SCB_D",
     "OF_UMAB_E",
     "OF_UMAB_S",
     "OF_UMAB_SH",
@@ -29,6 +32,7 @@ __all__ = [
     "STATEMENTS",
     "AdvisedSteps",
     "Form",
+    "LateSteps",
     "Sides",
     "Statement",
     "Steps",
@@ -54,3 +58,6 @@ OF_UMAB_SH = _declared_in(theorem_sh)
 
 OF_UMAB_E = {"entropy": _declared_in(theorem_e), "barrier": _declared_in(theorem_e_barrier)}
 """The statements about each form of UMAB-E, of `AdvisedSteps`, that hold along every sequence of arms."""
+
+OF_SCB_D = _declared_in(theorem_d)
+"""The statements about SCB-D, bare or centred, of `LateSteps`, that hold along every sequence of arms."""

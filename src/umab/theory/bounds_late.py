@@ -1,0 +1,90 @@
+"""Theorem D on a loss table, for SCB-D with late feedback, and the expectations in its proof."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from umab.algorithms.base import Policy
+from umab.algorithms.centred import Centred
+from umab.algorithms.scb_d import SCBD
+from umab.engine.delays import Delays, Rounds
+from umab.tables.losses import Losses
+from umab.theory.bounds import Bound, in_doubles
+from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
+from umab.theory.norms import Sizes
+from umab.theory.statements.theorem_d import LateSteps
+from umab.theory.trajectory import PROVED_IN
+
+
+def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
+    """Return the bound of Theorem D; for another policy, say that there is none for late feedback.
+
+    A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
+    loss arrives first, which teaches nothing.
+    """
+    if policy.theorem != SCBD.theorem:
+        source = "umab has no bound for it with late feedback, and got delays"
+        return Bound(policy.name, None, "", None, None, {}, source)
+    given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
+    if given is None:
+        raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
+    (total,) = total_delay(given[None])
+    n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
+    terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
+    if isinstance(policy, Centred):
+        terms["first arrival"] = Sizes.of(losses).spread
+    rate = size * (np.sqrt(np.longdouble(n * horizon)) + np.sqrt(total * np.log(np.longdouble(n))))
+    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for D = {int(total)}"
+    return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
+
+
+def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
+    """Return the terms of the theorem, which is about two arms or more; one arm has no regret."""
+    terms = terms_of_bound(n_arms, n_rounds, total)
+    return terms if n_arms > 1 else {name: 0 * each for name, each in terms.items()}
+
+
+_ROUNDING = 1e-15
+"""A sum of steps may be wrong by this share of the numbers that were added to get there."""
+
+
+class Limits(NamedTuple):
+    """Numbers of runs whose expectations the proof bounds; or these bounds, for the delays of the runs on average."""
+
+    regret: Any
+    steps: Any
+    late_steps: Any
+    clipping: Any
+
+
+TEXTS = {
+    "Theorem D": "the expected regret is",
+    "D2, mean": "E ΣA_t is",
+    "D3, mean": "E ΣB_t is",
+    "D4, mean": "E Σ‖ℓ_t − clip(ℓ_t)‖∞ is",
+}
+"""The names of the bounds in `Limits`, and what they say."""
+
+
+def averages(steps: LateSteps) -> tuple[Any, Any, Any]:
+    """Return ΣA_t, ΣB_t and Σ‖ℓ_t − clip(ℓ_t)‖∞ of each run; what may be rounding is 0."""
+    rounding = _ROUNDING * steps.size.sum(axis=1)
+    gained, late = (each.sum(axis=1) for each in (steps.step, steps.late_step))
+    gained, late = (np.where(np.abs(each) > rounding, each, np.longdouble(0)) for each in (gained, late))
+    return gained.astype(float), late.astype(float), steps.of.too_large.sum(axis=1).astype(float)
+
+
+def limits_of(policy: Policy, losses: Losses, delays: Rounds) -> Limits:
+    """Return what the expectations are at most, for the delays of each run, averaged over the runs."""
+    n, horizon, size, total = losses.n_arms, losses.n_rounds, size_of(policy, losses), total_delay(delays)
+    terms = terms_of_bound(n, horizon, total)
+    first = Sizes.of(losses).spread if isinstance(policy, Centred) else 0
+    every = (
+        size * sum(_terms(n, horizon, total).values()) + first,
+        size * terms["steps"],
+        size * terms["late steps"],
+        size * bound_on_clipping(n, horizon, total),
+    )
+    return Limits(*(float(np.mean(each)) for each in every))
