@@ -45,7 +45,7 @@ def of(rows: list[Row], stream: str, peer: str, losses: str = "as is") -> list[f
 def share(rows: list[Row], stream: str, peer: str) -> float:
     """Return the gain over choosing at random, in multiples of the gain of the best single arm."""
     means = of(rows, stream, peer)
-    if not means:
+    if not means or not of(rows, stream, RANDOM):  # a log does not tell what choosing at random would have cost
         return math.nan
     (random,), (single,) = of(rows, stream, RANDOM), of(rows, stream, SINGLE)
     return (random - statistics.mean(means)) / (random - single)
