@@ -81,7 +81,11 @@ def table_of(rows: list[Row], stream: str, n_seeds: int) -> str:
             shown[1:] = ["the same"] * 2
         gained = share(rows, stream, peer)
         failures = [
-            each for row in rows if (row["stream"], row["peer"]) == (stream, peer) for each in row.get("failures", [])
+            each
+            for row in rows
+            if (row["stream"], row["peer"]) == (stream, peer)
+            for each in row.get("failures", [])
+            if "were over" not in each  # the number of seeds says so
         ]
         name = f"**{peer}**" if own else peer
         lines.append((name, *shown, "" if math.isnan(gained) else f"{gained:.2f}", failures[0] if failures else ""))
