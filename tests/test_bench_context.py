@@ -223,7 +223,7 @@ def test_goals_are_judged_by_what_was_measured() -> None:
     rows[2] = row(ours.WITH, [6.0, 6.2], n_changed=3)
     assert [line[2] for line in page.goals(rows, ["s"])] == ["missed"] * 4
     text = page.table_of([*rows, row("c", [], failures=["no time"])], "s", 3)
-    assert "6.10 ± 0.10 (2 seeds)" in text and "no time" in text and text.index("| b |") < text.index(ours.WITH)
+    assert "6.10 ± 0.10 (seeds: 2)" in text and "no time" in text and text.index("| b |") < text.index(ours.WITH)
 
 
 def test_parts_of_a_page_are_replaced_and_the_rest_stays() -> None:

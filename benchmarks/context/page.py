@@ -67,7 +67,7 @@ def shown_mean(means: list[float], n_seeds: int) -> str:
     """Return a mean with its error, and the number of seeds if a peer had no time for all."""
     if not means:
         return ""
-    return summary(means) + (f" ({len(means)} seeds)" if len(means) < n_seeds else "")
+    return summary(means) + (f" (seeds: {len(means)})" if len(means) < n_seeds else "")
 
 
 def table_of(rows: list[Row], stream: str, n_seeds: int) -> str:

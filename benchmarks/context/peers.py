@@ -125,12 +125,17 @@ class MABWiser:
         from mabwiser.mab import MAB, LearningPolicy
 
         self._mab: Any = MAB(list(range(task.n_arms)), getattr(LearningPolicy, policy)(), seed=seed)
-        self._first = np.random.default_rng(seed).permutation(task.n_arms).tolist()
+        self._random = np.random.default_rng(seed)
+        self._first = self._random.permutation(task.n_arms).tolist()
         self._fitted = False
         self._vector = task.columns.vector
 
     def select(self, context: Context) -> tuple[int, float | None]:
-        return (self._first.pop() if self._first else int(self._mab.predict(self._vector(context)))), None
+        if self._first:
+            return self._first.pop(), None
+        if not self._fitted:  # in a log, none of the first choices may be the logged one
+            return int(self._random.integers(len(self._mab.arms))), None
+        return int(self._mab.predict(self._vector(context))), None
 
     def update(self, context: Context, arm: int, loss: float) -> None:
         fit = self._mab.partial_fit if self._fitted else self._mab.fit
