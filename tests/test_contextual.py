@@ -236,6 +236,7 @@ def test_new_names_missing_names_and_none_are_fine() -> None:
         {"new": "y"},
     ):
         learner.update(learner.select(context), 1.0)
+    assert learner.outstanding == () and set(learner._kinds.has_string) == {"words", "new", "kind", "flag"}
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), "1", None])

@@ -70,11 +70,6 @@ class Expert(ABC):
         """Return what the expert was made with, as JSON can hold it."""
         return {}
 
-    @property
-    def width(self) -> int:
-        """For how many experts this one stands."""
-        return 1
-
     def names(self) -> list[str]:
         """Return a name for each of them."""
         return [self.name]
@@ -115,11 +110,6 @@ class SingleArms(Expert):
     def advise(self, context: Known) -> Advice:
         """Not used: `advice` answers for all arms."""
         raise NotImplementedError
-
-    @property
-    def width(self) -> int:
-        """The number of arms."""
-        return len(self.arms)
 
     def names(self) -> list[str]:
         """Return the names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import os
@@ -22,12 +21,12 @@ from umab.online import forks
 from umab.online.choice import Choice, Label, labels_of
 from umab.online.feedback import as_loss
 from umab.online.learner import Learner as OnlineLearner
-from umab.online.persistent import nested
+from umab.online.persistent import Guarded
 
 FORMAT, VERSION = "umab.contextual.Learner", 1
 
 
-class Learner:
+class Learner(Guarded):
     """Choose among arms for a context, learn what each choice cost, and choose better.
 
     Experts turn the context into advice, and UMAB-E draws an arm by their advice and learns whom to follow. So the
@@ -92,18 +91,6 @@ class Learner:
         self._contexts, self._kinds = contexts, kinds
         self._lock, self._busy = threading.RLock(), False
         forks.watch(self)
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Hold the lock for a change, in the middle of which nothing may be changed or saved."""
-        with self._lock:
-            if self._busy:
-                raise nested()
-            self._busy = True
-            try:
-                yield
-            finally:
-                self._busy = False
 
     def _after_fork(self) -> bool:
         """Go on in the child of a fork, where the learner inside has no open choices."""

@@ -23,18 +23,11 @@ from umab.online.view import View
 Clock = Callable[[], float]
 
 
-class Persistent(View):
-    """The part of a learner that outlives a process: it is saved and loaded, copied, and forked with its process."""
+class Guarded:
+    """What changes under a lock, and never in the middle of another change."""
 
-    def _begin(self, core: Core) -> None:
-        self._core = core
-        self._maximize = core.maximize
-        self._lowest, self._highest = core.policy.loss_range
-        self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
-        self._busy = False  # whether a call is changing the learner
-        self._n_quiet = 0  # calls of select since the last feedback
-        self._hints = Hints()
-        forks.watch(self)
+    _lock: threading.RLock
+    _busy: bool
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -47,6 +40,20 @@ class Persistent(View):
                 yield
             finally:
                 self._busy = False
+
+
+class Persistent(Guarded, View):
+    """The part of a learner that outlives a process: it is saved and loaded, copied, and forked with its process."""
+
+    def _begin(self, core: Core) -> None:
+        self._core = core
+        self._maximize = core.maximize
+        self._lowest, self._highest = core.policy.loss_range
+        self._lock = threading.RLock()  # a signal handler may save a learner that is in the middle of a call
+        self._busy = False  # whether a call is changing the learner
+        self._n_quiet = 0  # calls of select since the last feedback
+        self._hints = Hints()
+        forks.watch(self)
 
     def _after_fork(self) -> bool:
         """Become a learner of its own, in the child; return whether it draws as the parent's does, as seeds ask for."""

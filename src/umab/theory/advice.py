@@ -18,7 +18,7 @@ from umab.algorithms.umab_e import EXPLORATION, RATE, UMABE
 from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
-from umab.theory.path import Precise
+from umab.theory.path import Precise, Runs
 from umab.theory.trajectory import centred, least_probability, log_barrier
 
 _SERIES = 0.5
@@ -28,7 +28,7 @@ _LARGEST_EXPONENT = 5000.0
 
 
 @dataclass(frozen=True, eq=False)
-class AdvisedPath:
+class AdvisedPath(Runs):
     """Runs of UMAB-E with N experts: arrays over runs, rounds, experts and arms.
 
     Those of T + 1 rounds include what follows the last one.
@@ -70,16 +70,6 @@ class AdvisedPath:
     """G_t, runs × T; 0 for the entropy form."""
 
     @property
-    def n_arms(self) -> int:
-        """The number of arms, n."""
-        return int(self.losses.shape[2])
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds, T."""
-        return int(self.losses.shape[1])
-
-    @property
     def n_experts(self) -> int:
         """The number of experts, N."""
         return int(self.awake.shape[1])
@@ -104,10 +94,6 @@ class AdvisedPath:
         """Σ_t ⟨ℓ_t, p'_t − E_{t,i}⟩ over the rounds in which expert i is awake, runs × N."""
         against = self.drawn_from[:, :, None] - self.rows
         return np.asarray(((against * self.losses[:, :, None]).sum(axis=3) * self.awake).sum(axis=1))
-
-    def of_arm(self, values: Precise) -> Precise:
-        """Return the entries of the arms that were drawn: runs × T, from runs × T × n."""
-        return np.asarray(np.take_along_axis(values, self.arms[:, :, None], axis=2)[:, :, 0])
 
 
 def follow_advised(policy: Advised, losses: Any, arms: npt.ArrayLike, advice: Any) -> AdvisedPath:

@@ -13,11 +13,11 @@ from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.engine.delays import Delays, Rounds
 from umab.tables.losses import Losses
-from umab.theory.path import PRECISION, Precise
+from umab.theory.path import PRECISION, Precise, Runs
 
 
 @dataclass(frozen=True, eq=False)
-class LatePath:
+class LatePath(Runs):
     """Runs of SCB-D: arrays over runs, rounds and arms. Losses that would arrive after the end arrive there."""
 
     policy: Policy
@@ -44,20 +44,6 @@ class LatePath:
     """L^obs_t, the estimates that had arrived; runs × T × n."""
     sums: Precise
     """L_t = Σ_{s<t} ℓ̂_s, all estimates; runs × (T + 1) × n."""
-
-    @property
-    def n_arms(self) -> int:
-        """The number of arms."""
-        return int(self.losses.shape[2])
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds, T."""
-        return int(self.losses.shape[1])
-
-    def of_arm(self, values: Precise) -> Precise:
-        """Return the entries of the arms that were drawn: runs × T."""
-        return np.asarray(np.take_along_axis(values, self.arms[:, :, None], axis=2)[:, :, 0])
 
     @property
     def estimate(self) -> Precise:

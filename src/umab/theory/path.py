@@ -17,8 +17,30 @@ PRECISION = float(np.finfo(np.longdouble).eps)
 """The gap between 1 and the next long double."""
 
 
+class Runs:
+    """What the paths of all policies share: losses and arms, over runs and rounds."""
+
+    losses: Precise
+    arms: npt.NDArray[np.intp]
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms."""
+        return int(self.losses.shape[2])
+
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds, T."""
+        return int(self.losses.shape[1])
+
+    def of_arm(self, values: Precise) -> Precise:
+        """Return the entries of the arms that were drawn: runs × T, from runs × T × n or more rounds."""
+        drawn = np.take_along_axis(values[:, : self.n_rounds], self.arms[:, :, None], axis=2)
+        return np.asarray(drawn[:, :, 0])
+
+
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(Runs):
     """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what follows the last one."""
 
     policy: Policy
@@ -46,21 +68,6 @@ class Trajectory:
     """M_t of UMAB-S, UMAB-W and UMAB-Sh, nan for the others; runs × T."""
     charge: Precise
     """G_t of UMAB-S and UMAB-W, for what they clip; nan for the others; runs × T."""
-
-    @property
-    def n_arms(self) -> int:
-        """The number of arms."""
-        return int(self.losses.shape[2])
-
-    @property
-    def n_rounds(self) -> int:
-        """The number of rounds, T."""
-        return int(self.losses.shape[1])
-
-    def of_arm(self, values: Precise) -> Precise:
-        """Return the entries of the arms that were drawn: runs × T, from runs × T × n or more rounds."""
-        drawn = np.take_along_axis(values[:, : self.n_rounds], self.arms[:, :, None], axis=2)
-        return np.asarray(drawn[:, :, 0])
 
     @property
     def seen(self) -> Precise:
