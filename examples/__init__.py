@@ -5,6 +5,9 @@ round, in random order, and the cost of each is measured. A `Learner` has chosen
 cost of that arm. So the learner decides about real costs, and yet the whole loss table is known: every other policy can
 be replayed on it.
 
+Beside them are scripts of at most 40 lines, on made-up data, that show the API: `SCRIPTS`. docs/examples/scripts.md has
+what they print.
+
 Where things are:
 
 `sat_solvers`, `query_plans`, `compressors`, `learning_rates`
@@ -22,3 +25,4 @@ Where things are:
 """
 
 MODULES = ("sat_solvers", "query_plans", "compressors", "learning_rates")
+SCRIPTS = ("route_by_latency", "pick_a_model", "late_rewards", "changing_arms", "with_context")

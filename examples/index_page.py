@@ -19,7 +19,8 @@ _INDEX = """\
 What a learner does on real work. Only the replays and the link that the compressors send over are simulated, and there
 is nothing to download. Each demonstration is some work that can be done in several ways, the arms. In every round a
 learner chooses an arm, the work is done, and its cost is measured; that is the loss. All arms do the work of every
-round, so it is known what each would have cost. The learner is told only the loss of its own choice.
+round, so it is known what each would have cost. The learner is told only the loss of its own choice. If you would
+rather read forty lines of code first, there are [five short scripts](scripts.md).
 
 {results}
 These are single runs, as they happened; the pages say how much of that was luck.

@@ -150,7 +150,13 @@ class Page:
         assert extras and set((extras[1] or "all").split(",")) <= EXTRAS
 
     def python(self, words: list[str]) -> None:
-        """Run a demonstration, if there is time for it, with fewer rounds; all at once are left to `make examples`."""
+        """Run a demonstration, if there is time for it, with fewer rounds; all at once are left to `make examples`.
+
+        A file is a short script, which test_scripts.py runs.
+        """
+        if words[0] != "-m":
+            assert len(words) == 1 and Path(words[0]).is_file()
+            return
         assert words[0] == "-m" and words[1].partition(".")[0] == "examples" and importlib.util.find_spec(words[1])
         if self.in_full and (words[1] != "examples" or "--from-recorded" in words):
             few = ["--rounds", "50", "--out", "few"]  # the second of two options of one name counts
