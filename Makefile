@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context bench-install bench-service bench-gpu test-gpu dist clean
+.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context coming-from bench-install bench-service bench-gpu test-gpu dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-before   measure HEAD beside an earlier commit, by turns: make bench-before BASE=HEAD~1"
 	@echo "make bench-peers    measure umab beside other libraries and write docs/peers.md"
 	@echo "make bench-context  measure learners for contexts beside other libraries; write docs/context.md and docs/keys.md"
+	@echo "make coming-from    run the code of docs/coming-from.md, in umab and in other libraries, and write what it prints"
 	@echo "make bench-install  measure a fresh installation and write docs/install.md"
 	@echo "make bench-service  measure the decision service with wrk and write docs/serve/speed.md"
 	@echo "make test-gpu       run the tests that need an NVIDIA GPU; with PYTHON=..., in an environment that is there"
@@ -103,6 +104,10 @@ bench-peers: $(VENV)/.bench
 # A network, as above; an hour, most of which the other libraries take.
 bench-context: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.context
+
+# A network, as above; then a minute.
+coming-from: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.coming_from
 
 # From the installed wheel, in an environment of its own.
 bench-install: $(VENV)/.test

@@ -62,7 +62,7 @@ def fenced(document: str) -> list[Block]:
     for each in fences:
         text = re.sub(rf"^{each[1]}", "", each[4], flags=re.MULTILINE)
         language = (each[3].split() or [""])[0]
-        is_file = language in ("python", "javascript") and "title=" in each[3]
+        is_file = language in ("python", "javascript") and re.search(r'title="(?!umab")', each[3])
         found.append(Block("file" if is_file else language, text, page[: each.start()]))
     return found
 

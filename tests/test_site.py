@@ -108,7 +108,13 @@ def test_the_site_can_be_searched_in_a_browser_without_a_server(site: Path, brow
 
 def test_no_page_moves_sideways_on_a_phone(site: Path, browser: Any) -> None:
     tab = browser.new_page(viewport={"width": 390, "height": 800})
-    for page in ("algorithms/umab-g", "tutorial", "which-policy", "examples/sat-solvers"):  # all kinds of what is wide
+    for page in (
+        "algorithms/umab-g",
+        "tutorial",
+        "which-policy",
+        "examples/sat-solvers",
+        "coming-from",
+    ):  # all kinds of what is wide
         tab.goto(f"file://{site}/{page}.html", wait_until="domcontentloaded")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
     tab.close()
