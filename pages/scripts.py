@@ -18,11 +18,16 @@ FOLDER = Path(__file__).parent.parent / "examples"
 PAGE = Path("examples", "scripts.md")
 
 _PAGE = """\
+---
+hide: [toc]
+---
+
 # Five short scripts
 
 Each is one file of at most 40 lines, runs in seconds on a base install, and uses only the public API. The data are made
 up, with a seed, so you see the same numbers. "At random" is what drawing every arm with the same probability costs on
-average. "The best one alone" is the arm that cost least in all, which is known only afterwards. In a checkout:
+average. "The best one alone" is the arm that cost least in all, which is known only afterwards; "the best at a time" is
+the best of those that were there. In a checkout:
 
 ```sh
 python examples/{first}.py
