@@ -30,7 +30,7 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
     if given is None:
         raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
-    (total,) = total_delay(given[None])
+    (total,) = total_delay(given.T)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
