@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context bench-install bench-service bench-gpu test-gpu dist clean
+.PHONY: help docs changing delays examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context bench-install bench-service bench-gpu test-gpu dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
@@ -13,6 +13,7 @@ help:
 	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
 	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md and docs/suite-changing.md"
 	@echo "make changing       measure how the recommended policy follows changes and write that into docs/changing.md"
+	@echo "make delays         measure what late feedback costs policies and write docs/delays.md"
 	@echo "make latencies      play policies on latencies with outliers and write docs/latencies.md and the figure of the README"
 	@echo "make examples       measure the demonstrations and write docs/examples"
 	@echo "make test           run the tests"
@@ -83,6 +84,10 @@ suite: $(VENV)/.reproduce
 # Some minutes; the numbers of the suite are those of docs/suite-changing.json.
 changing: $(VENV)/.report
 	$(BIN)/python -m pages.changing docs
+
+# About ten minutes.
+delays: $(VENV)/.report
+	$(BIN)/python -m pages.delays docs
 
 # Some minutes, most of them in river's Python.
 latencies: $(VENV)/.reproduce

@@ -226,9 +226,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"delays must be .*got a function"):
         bound("scb-d", SIGNED, delays=random_delays)
     of_arms = np.zeros(SIGNED.shape, dtype=int)
-    for check in (bound, certify):
+    for refuses in (bound, certify):
         with pytest.raises(ValueError, match=r"delays must be a whole number for each of \d+ rounds, but got"):
-            check("scb-d", SIGNED, delays=of_arms)
+            refuses("scb-d", SIGNED, delays=of_arms)
     with pytest.raises(ValueError, match=r"delays must be None .*umab-s"):
         certify("umab-s", SIGNED, delays=3)
     with pytest.raises(TypeError, match="follow_late"):

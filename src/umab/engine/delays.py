@@ -28,9 +28,9 @@ class Delays(NamedTuple):
 
     @classmethod
     def of(cls, delays: Any, n_rounds: int, n_arms: int | None = None) -> Delays:
-        """Return `delays`: a whole number, one for each round, one for each round and arm, or a function that draws them.
+        """Return delays: a whole number, one for each round, one for each round and arm, or a function that draws them.
 
-        Without `n_arms`, delays that depend on the arm are refused.
+        Without `n_arms`, those that depend on the arm are refused.
         """
         if callable(delays):
             name = getattr(delays, "__qualname__", repr(delays))

@@ -142,9 +142,9 @@ def run_delayed(
     """Play some rounds of some trials, from round `first` on, with late feedback.
 
     As `run`, but `losses` has all rounds, and `delays` has, for each trial and each of these rounds, one delay, or one
-    for each arm. Open choices are kept in rings of `size` places, more than the longest delay, which carry on to the next call. Round s
-    has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`, whose
-    last place is blank.
+    for each arm. Open choices are kept in rings of `size` places, more than the longest delay, which carry on to the
+    next call. Round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket
+    in `rooms`, whose last place is blank.
     The rounds that fall due together form a list. For each place, `links` has the arm drawn there, the next round of
     the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
     """

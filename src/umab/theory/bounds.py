@@ -91,7 +91,8 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     advice
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
     delays
-        By how many rounds losses are late, one number or one per round. Only SCB-D has a bound for late feedback.
+        By how many rounds losses are late: one number, or one for each round. Only SCB-D has a bound for late feedback,
+        and not for delays that depend on the arm.
 
     Examples
     --------

@@ -107,7 +107,8 @@ def certify(
         against whom the mean regret is largest. It is checked twice: against the largest bound that the table allows,
         whatever is drawn, and with means over these runs in place of the expectations in the bound.
     delays
-        By how many rounds losses are late, as for `umab.simulate`. Only the statements about SCB-D cover that.
+        By how many rounds losses are late, as for `umab.simulate`. Only the statements about SCB-D cover that,
+        and none covers delays that depend on the arm.
     n_trials
         How many runs.
     seed
