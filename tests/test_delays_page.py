@@ -13,7 +13,7 @@ import pytest
 from pages.pool import play_pool
 
 import umab
-from pages import delays
+from pages import delays, late
 from umab.engine.delays import Delays
 from umab.engine.interpreted import select
 from umab.engine.streams import stream
@@ -32,22 +32,21 @@ def test_the_pages_are_those_of_the_numbers_beside_them(results: Any) -> None:
     assert (DOCS / delays.PAGE).read_text() == delays.text(results)
     page = (DOCS / delays.ADVICE).read_text()
     assert page == delays.advice(page, results)
-    assert results["n_trials"] == delays.N_TRIALS and tuple(results["shares"]) == delays.SHARES
+    assert results["n_trials"] == late.N_TRIALS and tuple(results["shares"]) == late.SHARES
 
 
 def test_what_the_page_says_in_words_is_so(results: Any) -> None:
     """What the text says without a number from the run; a run that comes out otherwise needs other words."""
     scores = results["scores"]
-    for by_kind in (scores["steady"], scores["changing"]):
-        for found in by_kind.values():
-            for at in range(1, len(results["shares"])):
-                assert found[delays.POOL][at]["mean"] > found[STEADY][at]["mean"]  # a pool does not help
-    bursts, usual = delays.WITHOUT["bursts"], RECOMMENDED
+    for found in scores["steady"].values():
+        for at in range(1, len(results["shares"])):
+            assert found[late.POOL][at]["mean"] > found[STEADY][at]["mean"]  # a pool does not help if nothing changes
+    bursts, usual = late.WITHOUT["bursts"], RECOMMENDED
     still, hidden = scores["steady"]["constant"], scores["hidden-often"]["constant"]
     for at in range(1, len(results["shares"])):  # bursts cost something if nothing changes, and find hidden changes
         assert still[bursts][at]["mean"] + 4 * still[bursts][at]["se"] < still[usual][at]["mean"]
         assert hidden[bursts][at]["mean"] > hidden[usual][at]["mean"] + 4 * hidden[usual][at]["se"]
-    for id in delays.GROUPS:  # the policy that is said to be the one to take is so in most cells
+    for id in late.GROUPS:  # the policy that is said to be the one to take is so in most cells
         found = delays.verdict(results, id)
         assert 2 * found.n_least > found.n_cells
 
@@ -59,7 +58,7 @@ def test_the_page_follows_the_numbers(results: Any) -> None:
     text = delays.text(changed)
     assert "| 0.01230 ± 0.00020 |" in text and "`ahb`, delay geometric, 10 %: 0.012 against" in text
     assert delays.verdict(changed, "steady").n_least == delays.verdict(results, "steady").n_least - 1
-    for by_kind in (changed["scores"][table] for table in delays.GROUPS["steady"][1]):
+    for by_kind in (changed["scores"][table] for table in late.GROUPS["steady"][1]):
         for found in by_kind.values():
             found["ahb"][-1] = better
     assert delays.said_of(changed, "ahb") == "measured: low cost"
@@ -70,15 +69,15 @@ def test_the_page_follows_the_numbers(results: Any) -> None:
 
 
 def test_lengths_are_the_means_of_delays() -> None:
-    worlds = delays.worlds()
+    worlds = late.worlds()
     for id, mean_of_all in (("geometric", True), ("heavy", True), ("run times", True), ("hiding", False)):
         world = worlds["latencies"]
-        given = Delays.of(delays.KINDS[id].delays(world, 100), 5000, 5).of_trials(0, range(40), 5000)
+        given = Delays.of(late.KINDS[id].delays(world, 100), 5000, 5).of_trials(0, range(40), 5000)
         if mean_of_all:
             assert abs(given.mean() / 100 - 1) < (0.1 if id == "heavy" else 0.02), id  # heavy tails are cut off
         else:
             best = worlds["two-changes"].best
-            hidden = delays.hiding(worlds["two-changes"], 100)
+            hidden = late.hiding(worlds["two-changes"], 100)
             assert (
                 set(np.unique(hidden)) == {0, 100}
                 and (hidden == 0).sum() == 5000 == (hidden[range(5000), best] == 0).sum()
@@ -88,10 +87,10 @@ def test_lengths_are_the_means_of_delays() -> None:
 
 
 def test_a_policy_that_is_not_registered_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delays, "POLICIES", ("ahb", "not-there-yet", "umab-nn", "tsallis-inf"))
-    worlds = delays.worlds()
-    assert list(delays.players(worlds["latencies"])) == ["ahb", "umab-nn", "tsallis-inf"]
-    ranged = delays.players(worlds["normal"])
+    monkeypatch.setattr(late, "POLICIES", ("ahb", "not-there-yet", "umab-nn", "tsallis-inf"))
+    worlds = late.worlds()
+    assert list(late.players(worlds["latencies"])) == ["ahb", "umab-nn", "tsallis-inf"]
+    ranged = late.players(worlds["normal"])
     assert list(ranged) == ["ahb", "tsallis-inf"]
     assert ranged["tsallis-inf"].loss_range == (
         worlds["normal"].losses.table.min(),
@@ -103,11 +102,11 @@ def test_a_policy_that_is_not_registered_is_left_out(monkeypatch: pytest.MonkeyP
 def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
     """Trials that are all twice as large have a ratio of 2 without an error."""
     prompt = np.random.default_rng(0).random(50)
-    _, twice = delays._numbers(np.array([prompt, 2 * prompt]))
+    _, twice = late._numbers(np.array([prompt, 2 * prompt]))
     assert twice["times"] == pytest.approx(2.0) and twice["times_se"] == pytest.approx(0.0, abs=1e-15)
-    late = np.random.default_rng(1).random((400, 50)) + 1.0
+    delayed = np.random.default_rng(1).random((400, 50)) + 1.0
     prompts = np.random.default_rng(2).random((400, 50)) + 1.0
-    found = [delays._numbers(np.array(pair))[1] for pair in zip(prompts, late, strict=True)]
+    found = [late._numbers(np.array(pair))[1] for pair in zip(prompts, delayed, strict=True)]
     spread = np.std([each["times"] for each in found])
     assert np.mean([each["times_se"] for each in found]) == pytest.approx(spread, rel=0.1)
 
@@ -115,8 +114,8 @@ def test_the_error_of_a_ratio_is_that_of_pairs() -> None:
 def pool_in_plain_python(policy: umab.Policy, losses: Any, given: Any, n_copies: int, trial: int) -> list[int]:
     n_rounds, n_arms = losses.shape
     uniforms = np.random.Generator(stream(0, trial)).random(n_rounds).tolist()
-    (late,) = Delays.of(given, n_rounds, n_arms).of_trials(0, range(trial, trial + 1), n_rounds)
-    late = np.broadcast_to(late, losses.shape)
+    (own,) = Delays.of(given, n_rounds, n_arms).of_trials(0, range(trial, trial + 1), n_rounds)
+    own = np.broadcast_to(own, losses.shape)
     parameters = policy.parameters_for(n_arms)
     states = [policy.init(n_arms) for _ in range(n_copies)]
     n_open = [0] * n_copies
@@ -130,7 +129,7 @@ def pool_in_plain_python(policy: umab.Policy, losses: Any, given: Any, n_copies:
         states[copy], ticket = select(policy, parameters, states[copy], arm)
         arms.append(arm)
         n_open[copy] += 1
-        due[t + int(late[t, arm])].append((copy, arm, float(losses[t, arm]), probability, ticket))
+        due[t + int(own[t, arm])].append((copy, arm, float(losses[t, arm]), probability, ticket))
         for one, drawn, loss, of_draw, its_ticket in due.pop(t, []):
             states[one] = policy.update(parameters, states[one], drawn, loss, of_draw, *its_ticket)
             n_open[one] -= 1
@@ -152,9 +151,9 @@ def test_the_pool_compiled_and_in_plain_python(name: str, given: Any) -> None:
 @pytest.mark.parametrize("n_copies", [1, 16])
 def test_a_pool_that_never_waits_or_has_one_copy_is_its_policy(n_copies: int) -> None:
     losses = umab.Losses.of(np.random.default_rng(5).normal([0.0, 0.5, 1.0], 1.0, size=(300, 3)))
-    late = 0 if n_copies > 1 else 7
-    one, _ = play_pool(umab.policy("centred(umab-s)"), losses, n_copies=n_copies, delays=late, n_trials=40, seed=3)
-    other = umab.simulate("centred(umab-s)", losses, n_trials=40, seed=3, expected=True, delays=late)
+    given = 0 if n_copies > 1 else 7
+    one, _ = play_pool(umab.policy("centred(umab-s)"), losses, n_copies=n_copies, delays=given, n_trials=40, seed=3)
+    other = umab.simulate("centred(umab-s)", losses, n_trials=40, seed=3, expected=True, delays=given)
     assert one.tolist() == other.final_regret.tolist()
 
 
@@ -163,7 +162,7 @@ def test_a_small_run_is_written(tmp_path: Path) -> None:
         id: world._replace(
             losses=umab.Losses.of(world.losses.table[:60]), starts=[0, 30] if len(world.starts) > 1 else [0]
         )
-        for id, world in delays.worlds().items()
+        for id, world in late.worlds().items()
     }
     (tmp_path / delays.ADVICE).write_text("| any | unknown | unknown | none | ? | a bound | `scb-d` |\n")
     delays.write(tmp_path, n_trials=3, tables=tables)
