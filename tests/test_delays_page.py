@@ -46,6 +46,10 @@ def test_what_the_page_says_in_words_is_so(results: Any) -> None:
     for at in range(1, len(results["shares"])):  # bursts cost something if nothing changes, and find hidden changes
         assert still[bursts][at]["mean"] + 4 * still[bursts][at]["se"] < still[usual][at]["mean"]
         assert hidden[bursts][at]["mean"] > hidden[usual][at]["mean"] + 4 * hidden[usual][at]["se"]
+    kept = late.WITHOUT["trials: restarts are kept"]
+    for group in late.GROUPS:  # that trials undo restarts matters little
+        ends = (scores[group]["constant"][name][-1]["mean"] for name in (kept, usual))
+        assert 0.9 < next(ends) / next(ends) < 1.05
     for id in late.GROUPS:  # the policy that is said to be the one to take is so in most cells
         found = delays.verdict(results, id)
         assert 2 * found.n_least > found.n_cells
