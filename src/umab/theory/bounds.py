@@ -2,7 +2,7 @@
 
 For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
 `docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E,
-and `umab.theory.bounds_late` has SCB-D.
+and `umab.theory.bounds_late` has SCB-D, and UMAB-S with late feedback (`docs/late.md`).
 The other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
 follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
 and `umab certify` shows it.
@@ -91,7 +91,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     advice
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
     delays
-        By how many rounds losses are late, one number or one per round. Only SCB-D has a bound for late feedback.
+        By how many rounds losses are late, one number or one per round. SCB-D and UMAB-S have bounds for that.
 
     Examples
     --------

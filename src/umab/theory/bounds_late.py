@@ -1,4 +1,4 @@
-"""Theorem D on a loss table, for SCB-D with late feedback, and the expectations in its proof."""
+"""Theorems D and L on a loss table, for SCB-D and UMAB-S with late feedback, and the expectations in their proofs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.scb_d import SCBD
+from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
 from umab.tables.losses import Losses
-from umab.theory.bounds import Bound, in_doubles
+from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
+from umab.theory.late_barrier import terms_of_late_bound
 from umab.theory.norms import Sizes
 from umab.theory.statements.theorem_d import LateSteps
+from umab.theory.statements.theorem_l import LATE
 from umab.theory.trajectory import PROVED_IN
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
-    """Return the bound of Theorem D; for another policy, say that there is none for late feedback.
+    """Return the bound of Theorem D or L; for another policy, say that there is none for late feedback.
 
     A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
     loss arrives first, which teaches nothing.
     """
-    if policy.theorem != SCBD.theorem:
+    if policy.theorem != SCBD.theorem and not covers_delays(policy):
         source = "umab has no bound for it with late feedback, and got delays"
         return Bound(policy.name, None, "", None, None, {}, source)
     given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
     if given is None:
         raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
     (total,) = total_delay(given[None])
+    if policy.theorem != SCBD.theorem:
+        return _of_umab_s(policy, losses, given[None]) if total > 0 else bound(policy, losses)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
@@ -38,6 +43,30 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     rate = size * (np.sqrt(np.longdouble(n * horizon)) + np.sqrt(total * np.log(np.longdouble(n))))
     source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for D = {int(total)}"
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
+
+
+def covers_delays(policy: Policy) -> bool:
+    """Whether Theorem L is about a policy: UMAB-S, bare or centred, without options for study."""
+    return policy.theorem == UMABS.theorem and not policy.for_study and isinstance(policy, UMABS | Centred)
+
+
+def _of_umab_s(policy: Policy, losses: Losses, delays: Rounds) -> Bound:
+    """Theorem L of docs/late.md."""
+    found, _, flights = terms_of_late_bound(policy, losses, delays)
+    terms, (total,) = {name: each[0] for name, each in found.items()}, flights.total
+    rate = size_of(policy, losses) * np.sqrt(np.longdouble(losses.n_arms) * (losses.n_rounds + total))
+    source = f"Theorem L of {LATE}, for D = {int(total)}"
+    return in_doubles(policy.name, rate, "ℓ∞ √(n(T + D))", None, sum(terms.values()), terms, source)
+
+
+def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tuple[str, float]]:
+    """Return what Theorem L says about expectations, and their bounds for the delays of each run, averaged."""
+    terms, paid, _ = terms_of_late_bound(policy, losses, delays)
+    regret = np.mean(sum(terms.values()))
+    return {
+        "Theorem L": (f"the expected regret is at most {regret:.6g}", float(regret)),
+        "L9, mean": (f"E A_end is at most {np.mean(paid):.6g}", float(np.mean(paid))),
+    }
 
 
 def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
