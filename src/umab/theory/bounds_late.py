@@ -46,8 +46,9 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
 
 
 def covers_delays(policy: Policy) -> bool:
-    """Whether Theorem L is about a policy: UMAB-S, bare or centred, without options for study."""
-    return policy.theorem == UMABS.theorem and not policy.for_study and isinstance(policy, UMABS | Centred)
+    """Whether Theorem L is about a policy: UMAB-S, bare or centred by the mean, without options for study."""
+    inside = policy.policy if type(policy) is Centred else policy
+    return isinstance(inside, UMABS) and not inside.for_study
 
 
 def _of_umab_s(policy: Policy, losses: Losses, delays: Rounds) -> Bound:
