@@ -47,8 +47,7 @@ class SCBD(Policy):
     ---------
     Expected regret of at most ℓ∞ (18√(nT) + 4√(2D ln n) + 2√(2D) + 4n), where D is the sum of the delays, if neither
     losses nor delays depend on draws whose losses have not arrived. A delay that depends on the arm or on the loss is
-    not covered. docs/algorithms/scb-d.md has the proof, and measurements: other policies do much better without a
-    bound.
+    not covered. docs/algorithms/scb-d.md has the proof, and measurements: other policies do much better.
 
     References
     ----------

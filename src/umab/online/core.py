@@ -71,8 +71,8 @@ class Core:
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._load_kernels()
-        self._has_tickets = self.layout.ticket is not None
-        self._tells_accounts = policy.credited is not None
+        self._has_tickets, self._tells_accounts = self.layout.ticket is not None, policy.credited is not None
+        self._blanks = functools.cache(functools.partial(blank_ticket, policy, self.layout))
         self._before: Before | None = None
 
     def _load_kernels(self) -> None:
@@ -122,7 +122,7 @@ class Core:
 
     def _blank_ticket(self) -> Buffer:
         """Return a ticket to be filled in."""
-        return blank_ticket(self.policy, self.layout, len(self.labels))
+        return self._blanks(len(self.labels)).copy()
 
     def draw(self, eligible: npt.NDArray[np.bool_] | None) -> Choice:
         """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on."""

@@ -231,22 +231,31 @@ class LateSizes(NamedTuple):
     """B, the largest difference of two arms in one round."""
 
     @classmethod
-    def of(cls, policy: Policy, losses: Losses) -> LateSizes:
-        """Return the sizes of the losses; for centred losses, at most, whatever loss of the table is subtracted."""
+    def of(cls, policy: Policy, losses: Losses, delays: Rounds) -> LateSizes:
+        """Return the sizes of the losses; for centred losses, what they are at most.
+
+        What is subtracted from the losses of a round is a mean of one loss from each round whose loss arrives before,
+        so it lies between the means of the smallest and of the largest losses of these rounds. All sizes are convex in
+        it. For the round whose loss arrives first, they are 0.
+        """
         table = losses.table.astype(np.longdouble)
         low, high = table.min(axis=1), table.max(axis=1)
-        spread = (high - low).max()
+        ends = np.zeros((2, len(table)), dtype=np.longdouble)
+        counted = np.ones(len(table), dtype=bool)
         if isinstance(policy, Centred):
-            heights = sizes = np.maximum(high - low.min(), high.max() - low)
-            below = high.max() - low.min()
-        else:
-            heights, sizes = np.maximum(0, high) + np.maximum(0, -low), np.maximum(high, -low)
-            below = np.maximum(0, -low).max()
-        return cls(heights, below, (sizes * sizes).sum(), spread)
+            order = np.argsort(np.arange(len(table)) + delays, kind="stable")
+            before = np.arange(1, len(table))
+            offset = low[order[0]]  # so that an offset costs no digits
+            low, high = low - offset, high - offset
+            ends[:, order[1:]] = [np.cumsum(each[order[:-1]]) / before for each in (low, high)]
+            counted[order[0]] = False
+        above, below = np.maximum(0, high - ends) * counted, np.maximum(0, ends - low) * counted
+        sizes = np.maximum(above, below).max(axis=0)
+        return cls((above + below).max(axis=0), below.max(), (sizes * sizes).sum(), (high - low).max())
 
 
 class Flights(NamedTuple):
-    """What the bound depends on, of delays; one number for each row of them."""
+    """What the bound depends on, of delays."""
 
     total: Any
     """D, the sum of the delays, which count up to the last round at most."""
@@ -259,50 +268,55 @@ class Flights(NamedTuple):
 
     @classmethod
     def of(cls, delays: Rounds, n_arms: int, heights: Precise) -> Flights:
-        """Return these numbers for each row of delays.
+        """Return these numbers for the delays of all rounds.
 
         Until a loss has arrived the distribution is uniform and needs no floor, so that ρ_2 is the largest that counts.
         """
-        n_rounds = delays.shape[1]
-        t = np.arange(n_rounds)
-        arrived, come = np.zeros((2, *delays.shape), dtype=np.longdouble)
-        for row, due in enumerate(t + delays):
-            there = due < n_rounds - 1  # it arrives before a draw
-            np.add.at(arrived[row], due[there] + 1, 1)
-            np.add.at(come[row], due[there] + 1, heights[there])
-        outstanding = t - np.cumsum(arrived, axis=1)
-        waiting = np.cumsum(heights) - heights - np.cumsum(come, axis=1)
+        t = np.arange(len(delays))
+        there = t + delays < len(delays) - 1  # it arrives before a draw
+        arrived, come = np.zeros((2, len(delays)), dtype=np.longdouble)
+        np.add.at(arrived, (t + delays)[there] + 1, 1)
+        np.add.at(come, (t + delays)[there] + 1, heights[there])
+        outstanding = t - np.cumsum(arrived)
+        waiting = np.where(outstanding > 0, np.cumsum(heights) - heights - np.cumsum(come), 0)
         floors = least_probability(n_arms, np.maximum(2, t + 1 - outstanding))
-        weighted = (np.where(outstanding > 0, waiting, 0) * heights).sum(axis=1)
-        return cls(outstanding.sum(axis=1), outstanding.max(axis=1), floors[:, 1:].sum(axis=1), weighted)
+        return cls(outstanding.sum(), outstanding.max(), floors[1:].sum(), (waiting * heights).sum())
 
 
-def terms_of_late_bound(policy: Policy, losses: Losses, delays: Rounds) -> tuple[dict[str, Any], Any, Flights]:
-    """Return the terms of Theorem L, the part of them that bounds E A_end, and what it depends on, of the delays."""
+class LateBound(NamedTuple):
+    """Theorem L, evaluated."""
+
+    terms: dict[str, Any]
+    paid: Any
+    """What E A_end is at most."""
+    flights: Flights
+
+
+def late_bound(policy: Policy, losses: Losses, delays: Rounds) -> LateBound:
+    """Return the bound of Theorem L for the delays of all rounds, or for the longest ones if they depend on the arm."""
     core: UMABS = core_of(policy)
-    n, horizon, sizes = np.longdouble(losses.n_arms), losses.n_rounds, LateSizes.of(policy, losses)
+    n, horizon, sizes = np.longdouble(losses.n_arms), losses.n_rounds, LateSizes.of(policy, losses, delays)
     flights = Flights.of(delays, losses.n_arms, sizes.heights)
-    cn, most, late, nothing = np.longdouble(core.rate) * n, flights.most, flights.weighted, 0 * flights.total
+    cn, most, squares = np.longdouble(core.rate) * n, flights.most, sizes.sum_of_squares
     rarest, below, height = 1 / least_probability(losses.n_arms, horizon), sizes.most_negative, sizes.heights.max()
     if below == 0:
-        late = DRIFT * (SHARE * cn + SHARE**2 * fall_of_rate(n)) * late
+        late = DRIFT * (SHARE * cn + SHARE**2 * fall_of_rate(n)) * flights.weighted
         paid = {
-            "steps": 2 * np.sqrt(SHARE / 2 * cn * sizes.sum_of_squares + late),
+            "steps": 2 * np.sqrt(SHARE / 2 * cn * squares + late),
             "open draws": SHARE * (most + 1) * height,
         }
     else:
-        late = 2 * (1 + DRIFT + KAPPA) * late
+        late = 2 * (1 + DRIFT + KAPPA) * flights.weighted
         paid = {
-            "steps": 2 * np.sqrt(2 * cn * (SHARE * KAPPA * sizes.sum_of_squares + late)),
+            "steps": 2 * np.sqrt(2 * cn * (SHARE * KAPPA * squares + late)),
             "open draws": (4 * most + SHARE) * height + 2 * n * most * below,
-            "jumps": (9 * cn + rarest) * below + nothing,
+            "jumps": (9 * cn + rarest) * below,
         }
     times = 1 / np.longdouble(DRIFT) + np.log(np.longdouble(horizon)) / np.longdouble(core.rate)
     terms = {name: times * each for name, each in paid.items()}
     if below > 0:
-        terms["clipping"] = REST * clipping() * rarest * below + nothing
-    terms["exploration"] = (n - 1) * sizes.spread * flights.floors
-    terms["comparator"] = sizes.spread + nothing
+        terms["clipping"] = REST * clipping() * rarest * below
+    terms |= {"exploration": (n - 1) * sizes.spread * flights.floors, "comparator": sizes.spread}
     if isinstance(policy, Centred):
-        terms["first arrival"] = sizes.spread + nothing
-    return terms, sum(paid.values()), flights
+        terms["first arrival"] = sizes.spread
+    return LateBound(terms, sum(paid.values()), flights)
