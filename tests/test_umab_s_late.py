@@ -125,13 +125,14 @@ def test_open_choices_of_an_earlier_version_are_loaded(name: str, tmp_path: Path
     path.write_text(json.dumps(saved))
     older = umab.Learner.load(path)
     assert older.outstanding == tuple(choices)
-    policy = umab.policy(name)
+    policy: Any = umab.policy(name)
     parameters, state = policy.parameters_for(2), policy.init(2)
     for choice, loss in zip(choices, [1.0, -3.0, 2.0, 7.0], strict=True):
         older.update(choice, loss)
         state = policy.update(parameters, state, choice.index, loss, choice.probability, Ticket(iterate=0.0))
     assert same_bits(older.probabilities(), np.array(state.probabilities))
-    for damage in ("", None, [{}] * 4):
+    damages: tuple[Any, ...] = ("", None, [{}] * 4)
+    for damage in damages:
         saved["open"]["tickets"] = damage
         path.write_text(json.dumps(saved))
         with pytest.raises(ValueError, match="ticket"):
