@@ -275,7 +275,8 @@ REMEMBERING = {name: policy for name, policy in BANDITS.items() if policy.ticket
 
 
 def test_policies_that_remember_more_about_a_draw_than_its_probability() -> None:
-    assert REMEMBERING.keys() == {"scb-d"}  # the next law is not for them; test_scb_d.py has late feedback
+    # The next law is not for them; test_scb_d.py and test_umab_s_late.py have late feedback.
+    assert REMEMBERING.keys() == {"scb-d", "umab-s", "centred(umab-s)", "umab-l"}
 
 
 @each_of({name: policy for name, policy in BANDITS.items() if name not in REMEMBERING})
