@@ -217,7 +217,8 @@ def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pyte
 def test_policies_without_tickets_have_no_room_for_them() -> None:
     for name in umab.policies():
         policy = umab.policy(name)
-        assert (layout_of(policy).ticket is None) == (policy.ticket(2) is None) == (name != "scb-d")
+        remembers = name in ("scb-d", "banker-sftinf", "banker-sflbinf")
+        assert (layout_of(policy).ticket is not None) == (policy.ticket(2) is not None) == remembers
         assert not layout_of(policy).state.sizes or name == "umab-w"  # which keeps a history of each arm
 
 

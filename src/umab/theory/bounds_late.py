@@ -1,4 +1,4 @@
-"""Theorem D on a loss table, for SCB-D with late feedback, and the expectations in its proof."""
+"""Bounds for late feedback on a loss table: Theorem D for SCB-D, with the expectations in its proof; Tsallis-INF-D."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.scb_d import SCBD
+from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.engine.delays import Delays, Rounds
+from umab.engine.simulate import takes
 from umab.tables.losses import Losses
 from umab.theory.bounds import Bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
@@ -19,18 +21,20 @@ from umab.theory.trajectory import PROVED_IN
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
-    """Return the bound of Theorem D; for another policy, say that there is none for late feedback.
+    """Return the bound of Theorem D or of Tsallis-INF-D; for another policy, say that there is none for late feedback.
 
     A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
     loss arrives first, which teaches nothing.
     """
-    if policy.theorem != SCBD.theorem:
+    if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD):
         source = "umab has no bound for it with late feedback, and got delays"
         return Bound(policy.name, None, "", None, None, {}, source)
     given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
     if given is None:
         raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
     (total,) = total_delay(given[None])
+    if isinstance(policy, TsallisINFD):
+        return _of_tsallis_inf_d(policy, losses, total)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
@@ -38,6 +42,19 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     rate = size * (np.sqrt(np.longdouble(n * horizon)) + np.sqrt(total * np.log(np.longdouble(n))))
     source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for D = {int(total)}"
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
+
+
+def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
+    """Return the published bound, if the losses are in the range."""
+    if not takes(policy, losses):
+        source = f"the losses must be in its range, from {policy.low!r} to {policy.high!r}, and are not"
+        return Bound(policy.name, None, "", None, None, {}, source)
+    size = np.longdouble(policy.high) - np.longdouble(policy.low)
+    root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
+    late = size * np.sqrt(total * np.log(np.longdouble(losses.n_arms)))
+    printed = 4 * root + np.sqrt(np.longdouble(8)) * late
+    source = f"{policy.reference}, as published, for D = {int(total)}; umab has not checked its proof"
+    return in_doubles(policy.name, root + late, policy.guarantee, printed, None, {}, source)
 
 
 def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
