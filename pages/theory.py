@@ -187,7 +187,7 @@ def paid_in(skipped: str, losses: Sequence[float]) -> float:
 
 
 def of_hazan_and_kale(losses: Any) -> tuple[float, float]:
-    """Return √(Σ‖ℓ_t‖²₂), as in Table 1, and n²√Q_T, the first term of Corollary 5 of Hazan and Kale without its log."""
+    """Return √(Σ‖ℓ_t‖²₂), as in Table 1, and n²√Q_T, the first term of Hazan and Kale's Corollary 5 without its log."""
     about_mean = losses - losses.mean(axis=0)
     return math.sqrt((losses**2).sum()), losses.shape[1] ** 2 * math.sqrt((about_mean**2).sum())
 
