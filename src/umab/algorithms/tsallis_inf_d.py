@@ -60,6 +60,8 @@ class TsallisINFD(KnownRange):
 
     reference: ClassVar[str] = "Zimmert & Seldin 2020"
     page: ClassVar[str] = "algorithms/tsallis-inf.md"
+    colour: ClassVar[str] = "#2c7fb8"
+    dash: ClassVar[tuple[int, ...]] = (1, 2)
     summary = "losses in a known range that arrive late; a bound for delays of unknown length"
 
     link = staticmethod(tsallis_link)
