@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,9 +20,8 @@ import numpy as np
 from umab.datasets.suite_parts import Entry, Half, Rng, drawn_losses, stream
 from umab.tables.losses import Losses, Table
 
-SHARE_OF_INDEX = 0.9
-"""The order α of the moment that HTINF is told, as a share of the smallest tail index. Moments exist below the index;
-near this order, HTINF's bound σ n^(1−1/α) T^(1/α) is smallest."""
+SHARES_OF_INDEX = tuple(share / 100.0 for share in range(85, 96))
+"""The orders α that HTINF may be told, as shares of the smallest tail index, below which moments are finite."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,27 @@ class Arm:
         return self.offset + self.scale * rng.standard_t(self.index, n_rounds)
 
     def moment(self, order: float) -> float:
-        """Return E|ℓ|^order, for an order of at most 95% of the index.
+        """Return E|ℓ|^order, for an order from 1 up to 95% of the index.
 
-        It is the trapezoidal rule, to about five digits, over a variable in which tails are exponential.
+        It is the trapezoidal rule, to about four digits, over a variable in which tails are exponential.
         """
         if self.shape == "Pareto":
-            at = np.arange(0.0, 700.0, 0.005)
+            at = np.arange(0.0, 300.0, 0.02)
             x, weight = np.exp(at / self.index), np.exp(-at)
         else:
             df = self.index
-            at = np.arange(-300.0, 300.0, 0.005)
+            at = np.arange(-200.0, 200.0, 0.02)
             x = np.sinh(at)
             peak = math.gamma((df + 1.0) / 2.0) / math.sqrt(df * math.pi) / math.gamma(df / 2.0)
             weight = peak * (1.0 + x * x / df) ** (-(df + 1.0) / 2.0) * np.cosh(at)
         return float(np.trapezoid(np.abs(self.offset + self.scale * x) ** order * weight, at))
+
+
+class Moment(NamedTuple):
+    """E|ℓ|^α ≤ σ^α, for the losses of all arms of a table."""
+
+    alpha: float
+    sigma: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,15 +91,19 @@ class HeavyEntry(Entry):
         """The regret of choosing at random, exactly."""
         return self.n_rounds * float((self.means - self.means.min()).mean())
 
-    @property
-    def alpha(self) -> float:
-        """The order of the moment that HTINF is told."""
-        return SHARE_OF_INDEX * min(arm.index for arm in self.arms)
+    @cached_property
+    def moment(self) -> Moment:
+        """What HTINF is told: the order of `SHARES_OF_INDEX` with the smallest bound σ n^(1−1/α) T^(1/α), and its σ."""
+        index = min(arm.index for arm in self.arms)
 
-    @property
-    def sigma(self) -> float:
-        """The σ that HTINF is told, the smallest with E|ℓ|^α ≤ σ^α for all arms."""
-        return math.pow(max(arm.moment(self.alpha) for arm in set(self.arms)), 1.0 / self.alpha)
+        def bound(moment: Moment) -> float:
+            return moment.sigma * len(self.arms) * math.pow(self.n_rounds / len(self.arms), 1.0 / moment.alpha)
+
+        return min((self.moment_of(share * index) for share in SHARES_OF_INDEX), key=bound)
+
+    def moment_of(self, alpha: float) -> Moment:
+        """Return the moment of this order, with the smallest σ for which it holds."""
+        return Moment(alpha, math.pow(max(arm.moment(alpha) for arm in set(self.arms)), 1.0 / alpha))
 
 
 class _Recipe(NamedTuple):

@@ -147,7 +147,7 @@ def tails(
 
 def told(policy: Policy, entry: HeavyEntry) -> Policy:
     """Return HTINF with a moment of the table, and any other policy as it is."""
-    return HTINF(alpha=entry.alpha, sigma=entry.sigma) if policy == policy_of(TOLD) else policy
+    return HTINF(**entry.moment._asdict()) if policy == policy_of(TOLD) else policy
 
 
 def play_by_means(entry: HeavyEntry, policies: Mapping[str, Policy], trials: Trials, data_seed: int = 0) -> Played:

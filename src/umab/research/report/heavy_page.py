@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from umab.algorithms.names import policy_as_written as policy_of
-from umab.datasets.heavy_tables import SHARE_OF_INDEX
 from umab.datasets.suite_parts import Half
 from umab.engine.work import versions
 from umab.research.experiments.contest import AT_RANDOM, FLOOR, RECOMMENDED, STEADY, Estimate, Played, competitors
@@ -113,8 +112,7 @@ def _table(tails: Tails, table: Played) -> dict[str, Any]:
         "shape": entry.arms[0].shape,
         "indices": sorted({arm.index for arm in entry.arms}),
         "means": entry.means.tolist(),
-        "alpha": entry.alpha,
-        "sigma": entry.sigma,
+        **entry.moment._asdict(),
         "at_random": entry.at_random,
         "first_table": {"source": table.losses.source, "sha256": table.losses.digest},
         "regrets": {name: Summary.of(regrets)._asdict() for name, regrets in table.regrets.items()},
@@ -144,7 +142,6 @@ def content_of(numbers: Numbers, command: str) -> dict[str, Any]:
         "recommended": RECOMMENDED,
         "steady": STEADY,
         "told": TOLD,
-        "share_of_index": f"{SHARE_OF_INDEX:.0%}",
         "floor": f"{FLOOR:.0%}",
         "stand_ins": numbers["stand_ins"],
         **{key: numbers[key] for key in ("n_trials", "seed", "data_seed", "versions")},
