@@ -126,10 +126,13 @@ def _table(tails: Tails, table: Played) -> dict[str, Any]:
 def content_of(numbers: Numbers, command: str) -> dict[str, Any]:
     """Return the content of the page, for HTML and for Markdown."""
     halves: Mapping[Half, Numbers] = numbers["halves"]
+    indices = sorted(
+        {each for half in halves.values() for table in half["tables"].values() for each in table["indices"]}
+    )
     return {
         "head": shell.Head(title=TITLE, command=command),
         "halves": halves,
-        "laws": laws(halves),
+        "indices": ", ".join(f"{index:g}" for index in indices),
         "verdicts": {half: verdicts(found) for half, found in halves.items()},
         "rule": rule(halves),
         "lines": {half: lines(found) for half, found in halves.items()},
@@ -146,19 +149,6 @@ def content_of(numbers: Numbers, command: str) -> dict[str, Any]:
         "stand_ins": numbers["stand_ins"],
         **{key: numbers[key] for key in ("n_trials", "seed", "data_seed", "versions")},
     }
-
-
-def laws(halves: Mapping[Half, Numbers]) -> str:
-    """Say which laws the losses have."""
-    found: dict[str, set[float]] = {}
-    for half in halves.values():
-        for table in half["tables"].values():
-            found.setdefault(table["shape"], set()).update(table["indices"])
-    of = {"Pareto": "Pareto laws with a tail index of", "Student": "Student's laws with"}
-    said = {
-        shape: f"{of[shape]} {' or '.join(f'{index:g}' for index in sorted(found[shape]))}" for shape in sorted(found)
-    }
-    return words.listed([each + (" degrees of freedom" if shape == "Student" else "") for shape, each in said.items()])
 
 
 def verdicts(half: Numbers) -> list[str]:
