@@ -307,7 +307,8 @@ def test_the_verdict_follows_the_numbers() -> None:
     _, prices, general, alone = heavy_page.rule(numbers["halves"])
     assert "adatinf 0.50" in prices and "--group changing --policy adatinf`" in prices
     assert general.endswith("adatinf would beat it there.")
-    assert alone.endswith(f"speak for htinf; of the policies that are told nothing, for {RECOMMENDED}.")
+    assert "speak for htinf (0.89" in alone and "too close" not in alone
+    assert alone.endswith(f"); of the policies that are told nothing, for {RECOMMENDED}.")
 
 
 def test_the_rule_excludes_what_is_too_dear() -> None:
