@@ -429,6 +429,25 @@ def _log_of_share(root_weight: Any, entropy_weight: Any, target: Any) -> Any:
     raise AssertionError("no convergence")
 
 
+def tsallis_inf_d(policy: Any, arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int) -> Array:
+    """Return the distributions of Tsallis-INF-D, one row a round and one more."""
+    with mpmath.workdps(30):
+        sums, waited, rows = [mpf(0)] * n, 0, []
+        waiting: list[tuple[int, int, Any]] = []  # when it arrives, its round, p
+        for t in range(1, len(arms) + 2):
+            waited += len(waiting)
+            h = mpmath.sqrt(2 * waited / mpmath.log(n)) if n > 1 else mpf(0)
+            p = hybrid(sums, mpmath.sqrt(t), h)
+            rows.append(p)
+            if t > len(arms):
+                break
+            waiting.append((t + delays[t - 1], t - 1, p[arms[t - 1]]))
+            for _, s, chance in [each for each in waiting if each[0] == t]:
+                sums[arms[s]] += (mpf(losses[s]) - policy.low) / (mpf(policy.high) - policy.low) / chance
+            waiting = [each for each in waiting if each[0] > t]
+        return np.array(rows, dtype=float)
+
+
 def scb_d(
     arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int, *, centred: bool = False
 ) -> Array:

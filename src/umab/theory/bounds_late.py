@@ -1,4 +1,4 @@
-"""Theorems D and L on a loss table, for SCB-D and UMAB-S with late feedback, and the expectations in their proofs."""
+"""Bounds for late feedback: Theorems D and L, for SCB-D and UMAB-S, with expectations in them; Tsallis-INF-D."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.scb_d import SCBD
+from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
+from umab.engine.simulate import takes
 from umab.tables.losses import Losses
 from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
@@ -22,18 +24,20 @@ from umab.theory.trajectory import PROVED_IN
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
-    """Return the bound of Theorem D or L; for another policy, say that there is none for late feedback.
+    """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy, say that there is none.
 
     A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
     loss arrives first, which teaches nothing.
     """
-    if policy.theorem != SCBD.theorem and not covers_delays(policy):
+    if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
         source = "umab has no bound for it with late feedback, and got delays"
         return Bound(policy.name, None, "", None, None, {}, source)
     given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
     if given is None:
         raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
     (total,) = total_delay(given[None])
+    if isinstance(policy, TsallisINFD):
+        return _of_tsallis_inf_d(policy, losses, total)
     if policy.theorem != SCBD.theorem:
         return _of_umab_s(policy, losses, given) if total > 0 else bound(policy, losses)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
@@ -71,6 +75,19 @@ def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tup
         "Theorem L": (f"the expected regret is at most {regret:.6g}", regret),
         "L11, mean": (f"E A_end is at most {paid:.6g}", paid),
     }
+
+
+def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
+    """Return the published bound, if the losses are in the range."""
+    if not takes(policy, losses):
+        source = f"the losses must be in its range, from {policy.low!r} to {policy.high!r}, and are not"
+        return Bound(policy.name, None, "", None, None, {}, source)
+    size = np.longdouble(policy.high) - np.longdouble(policy.low)
+    root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
+    late = size * np.sqrt(total * np.log(np.longdouble(losses.n_arms)))
+    printed = 4 * root + np.sqrt(np.longdouble(8)) * late
+    source = f"{policy.reference}, as published, for D = {int(total)}; umab has not checked its proof"
+    return in_doubles(policy.name, root + late, policy.guarantee, printed, None, {}, source)
 
 
 def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
