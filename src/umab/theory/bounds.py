@@ -92,7 +92,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     advice
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
     delays
-        By how many rounds losses are late, one number or one per round. UMAB-S, SCB-D and Tsallis-INF-D have such bounds.
+        By how many rounds losses are late, one number or one per round, for UMAB-S, SCB-D and Tsallis-INF-D.
 
     Examples
     --------
