@@ -41,6 +41,7 @@ POLICIES = (
     "banker-omd",
     "banker-sftinf",
     "banker-sflbinf",
+    "tsallis-inf-d",
 )
 """Who plays, by name. A name that is not registered is left out, and so is a policy on a table that it refuses. One
 that needs a range is told that of the table; it is shown as a yardstick, and never said to be the one to take."""

@@ -218,5 +218,5 @@ def test_the_advice_on_policies_fits_the_policies() -> None:
     advised = {row[-1] for row in rows}
     for name in umab.policies():  # whoever is not advised has a reason
         policy = umab.policy(name)
-        others = ("umab-l", "umab-g-anytime", "sf-mab", "banker-omd", "opttinf", "exp3-p", "uniform")
+        others = ("umab-l", "umab-g-anytime", "sf-mab", "banker-omd", "banker-sflbinf", "opttinf", "exp3-p", "uniform")
         assert name in advised or policy.for_study or policy.full_information or name in others
