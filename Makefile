@@ -4,15 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help docs changing examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context coming-from bench-install bench-service bench-gpu test-gpu dist clean
+.PHONY: help docs changing delays examples latencies paper reproduce theory suite test test-all test-versions lint bench bench-before bench-peers bench-context coming-from bench-install bench-service bench-gpu test-gpu dist clean
 
 help:
 	@echo "make reproduce      run the paper's experiments and write report/index.html"
 	@echo "make paper          the same, and write docs/paper.md and its figures from it"
 	@echo "make docs           build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
-	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md and docs/suite-changing.md"
+	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md, docs/suite-changing.md and docs/suite-heavy.md"
 	@echo "make changing       measure how the recommended policy follows changes and write that into docs/changing.md"
+	@echo "make delays         measure what late feedback costs policies and write docs/delays.md"
 	@echo "make latencies      play policies on latencies with outliers and write docs/latencies.md and the figure of the README"
 	@echo "make examples       measure the demonstrations and write docs/examples"
 	@echo "make test           run the tests"
@@ -80,10 +81,19 @@ suite: $(VENV)/.reproduce
 	cp report-changing/figures/changing-development.svg docs/suite-changing-development.svg
 	cp report-changing/figures/changing-validation.svg docs/suite-changing-validation.svg
 	cp report-changing/results.json docs/suite-changing.json
+	$(BIN)/umab suite --group heavy
+	sed 's|(figures/|(suite-|' report-heavy/page.md > docs/suite-heavy.md
+	cp report-heavy/figures/heavy-development.svg docs/suite-heavy-development.svg
+	cp report-heavy/figures/heavy-validation.svg docs/suite-heavy-validation.svg
+	cp report-heavy/results.json docs/suite-heavy.json
 
 # Some minutes; the numbers of the suite are those of docs/suite-changing.json.
 changing: $(VENV)/.report
 	$(BIN)/python -m pages.changing docs
+
+# About ten minutes.
+delays: $(VENV)/.report
+	$(BIN)/python -m pages.delays docs
 
 # Some minutes, most of them in river's Python.
 latencies: $(VENV)/.reproduce

@@ -80,8 +80,8 @@ TIMES = """\
 """
 
 
-def fresh(folder: Path, wheel: Path, python: str = sys.executable) -> Path:
-    """Make an environment with the wheel and its dependencies; return its Python."""
+def fresh(folder: Path, wheel: Path | str, python: str = sys.executable) -> Path:
+    """Make an environment with the wheel, which may have extras in brackets, and what it needs; return its Python."""
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     made = folder / "bin" / "python"
     pip = [str(made), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -174,6 +174,31 @@ def kept_bytes(n_rounds: int) -> int:
         return round(path.stat().st_size, -2)
 
 
+def paid_in(skipped: str, losses: Sequence[float]) -> float:
+    """Return Σb_t of Banker-OMD with two arms: all that it invests from outside its bank, if nothing is late."""
+    policy = umab.BankerOMD(horizon=2, skipped=skipped)  # type: ignore[arg-type]
+    start = policy.init(2)
+    weight, bound_, savings, total = start.weight / start.unit, start.bound / start.unit, 0.0, 0.0
+    for loss, played in zip(losses, play(policy, [[each, each] for each in losses]), strict=True):
+        total += max(0.0, weight - savings)
+        savings = 0.0 if skipped == "lost" and abs(loss) > bound_ else max(weight, savings)
+        weight, bound_ = played.state.weight / played.state.unit, played.state.bound / played.state.unit
+    return total
+
+
+def of_hazan_and_kale(losses: Any) -> tuple[float, float]:
+    """Return √(Σ‖ℓ_t‖²₂), as in Table 1, and n²√Q_T, the first term of Hazan and Kale's Corollary 5 without its log."""
+    about_mean = losses - losses.mean(axis=0)
+    return math.sqrt((losses**2).sum()), losses.shape[1] ** 2 * math.sqrt((about_mean**2).sum())
+
+
+SKIPS = [1.0] * 2000 + [3.0, 7.0, 15.0]
+"""Losses of which Banker-OMD skips the last three, when its investments are far above the losses."""
+
+COINS = np.random.default_rng(0).integers(2, size=(10_000, 10)).astype(float)
+"""Losses in [0, 1] that vary as much as they can."""
+
+
 def numbers() -> dict[str, Any]:
     """Return every number on the page of errata, from runs."""
     ones = np.tile([0.0, 1.0], (20_000, 1))
@@ -226,6 +251,8 @@ def numbers() -> dict[str, Any]:
         "orabona_right": 2 * math.sqrt(1 + alpha**2) * (math.sqrt(now**2 + before) - math.sqrt(before)),
         "turns": turns("banker-omd", "umab-g"),
         "layers": [each.state.scale / each.state.unit for each in play("scb", [[0.75, 0.75]] + [[1.2, 1.2]] * 50)],
+        "paid_in": {skipped: paid_in(skipped, SKIPS) for skipped in ("usable", "lost")},
+        "hazan_kale": of_hazan_and_kale(COINS),
         "bytes": {rounds: kept_bytes(rounds) for rounds in (100, 100_000)},
     }
 

@@ -31,7 +31,7 @@ def compiled(cuda: Any, policy: umab.Policy, kind: str, n_arms: int = 3) -> str:
     if kind == "plain":
         signature = types.void(*of_trials, floats(1, "C"), *tables, *found)
     else:
-        rings = whole(2, "C"), floats(2, "F"), whole(3, "F")
+        rings = whole(3, "C"), floats(2, "F"), whole(3, "F")
         signature = types.void(*of_trials, floats(3, "F"), *tables, *found, *rings)
     function = gpu.kernel_of(policy, n_arms, kind).function(cuda)
     text, _ = cuda.compile(function, signature, device=False, abi="numba", cc=CAPABILITY, output="ptx")

@@ -256,6 +256,27 @@ def umab_s(policy: Any, arms: Sequence[int], losses: Sequence[float], n: int) ->
         return np.array(rows, dtype=float)
 
 
+def umab_s_late(
+    rate: Any, arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int, centre: bool
+) -> Array:
+    """Return the distributions of UMAB-S at each draw, if losses arrive late; centred by what arrived before."""
+    with mpmath.workdps(40):
+        run, drawn_from = UMABS(n, mpf(rate)), [mpf(1) / n] * n
+        rows: list[Any] = []
+        due: list[Any] = []
+        seen: list[Any] = []
+        for t, (arm, loss, delay) in enumerate(zip(arms, losses, delays, strict=True)):
+            rows.append(drawn_from)
+            due.append((t + delay, t, arm, mpf(loss), drawn_from[arm], run.p[arm]))
+            for each in sorted(each for each in due if each[0] == t):
+                _, _, its_arm, its_loss, probability, at_draw = each
+                mean = mpmath.fsum(seen) / len(seen) if seen else its_loss
+                seen.append(its_loss)
+                run.learn(its_arm, its_loss - (mean if centre else 0), probability, at_draw)
+                drawn_from = raised(run.p, [run.floor()] * n)
+        return np.array(rows, dtype=float)
+
+
 class UMABS:
     """A run of UMAB-S, without the floor below its probabilities."""
 
@@ -267,18 +288,21 @@ class UMABS:
         n = len(self.p)
         return 1 / (mpf(n) ** 2 + 2 * mpmath.sqrt((n - 1) * self.t))
 
-    def learn(self, arm: int, loss: Any, probability: Any) -> None:
-        n, p, estimate = len(self.p), self.p, loss / probability
+    def learn(self, arm: int, loss: Any, probability: Any, at_draw: Any = None) -> None:
+        """Learn a loss; `at_draw` is what p[arm] was at the draw, if other losses have been learned since."""
+        n, p, estimate, charge = len(self.p), self.p, loss / probability, mpf(0)
         if self.paid == 0:
             cost = abs(estimate) * (p[arm] if loss > 0 else 1 - p[arm])
         else:
             rate = self.c * n / self.paid
-            clipped = max(estimate, -2 / (rate * p[arm]))
+            clipped = max(estimate, -2 / (rate * min(p[arm], at_draw or p[arm])))
             cost = stability(p, arm, clipped, rate)
-            cost += self.c * n * (1 - probability) * (clipped - estimate) * probability / 8
+            charge = self.c * n * (1 - probability) * (clipped - estimate) * probability / 8
             estimate = clipped
+        drift = 0 if at_draw is None else estimate * (at_draw - p[arm])
+        cost = cost + drift / 8 if drift > 0 else max(mpf(0), cost + drift)
         self.sums[arm] += estimate
-        self.paid += cost
+        self.paid += cost + charge
         self.p = log_barrier(self.sums, self.c * n / self.paid) if self.paid else p
         self.t += 1
 
@@ -403,6 +427,25 @@ def _log_of_share(root_weight: Any, entropy_weight: Any, target: Any) -> Any:
         if abs(step) < mpf(10) ** (8 - mpmath.mp.dps) * (1 + abs(u)):
             return u
     raise AssertionError("no convergence")
+
+
+def tsallis_inf_d(policy: Any, arms: Sequence[int], losses: Sequence[float], delays: Sequence[int], n: int) -> Array:
+    """Return the distributions of Tsallis-INF-D, one row a round and one more."""
+    with mpmath.workdps(30):
+        sums, waited, rows = [mpf(0)] * n, 0, []
+        waiting: list[tuple[int, int, Any]] = []  # when it arrives, its round, p
+        for t in range(1, len(arms) + 2):
+            waited += len(waiting)
+            h = mpmath.sqrt(2 * waited / mpmath.log(n)) if n > 1 else mpf(0)
+            p = hybrid(sums, mpmath.sqrt(t), h)
+            rows.append(p)
+            if t > len(arms):
+                break
+            waiting.append((t + delays[t - 1], t - 1, p[arms[t - 1]]))
+            for _, s, chance in [each for each in waiting if each[0] == t]:
+                sums[arms[s]] += (mpf(losses[s]) - policy.low) / (mpf(policy.high) - policy.low) / chance
+            waiting = [each for each in waiting if each[0] > t]
+        return np.array(rows, dtype=float)
 
 
 def scb_d(

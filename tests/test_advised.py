@@ -78,11 +78,12 @@ def test_a_constant_expert_for_each_arm_is_the_plain_policy_bit_for_bit(
 def test_both_runtimes_agree_bit_for_bit(form: str, world: tuple[Array, Array], delay: int) -> None:
     losses, advice = world
     policy = umab.UMABE(form=form)  # type: ignore[arg-type]
-    result = umab.simulate(policy, losses, advice=advice, n_trials=2, delays=delay, progress=False)
+    delays = np.arange(losses.size).reshape(losses.shape) % (delay + 1)  # of the arm that is drawn
+    result = umab.simulate(policy, losses, advice=advice, n_trials=2, delays=delays, progress=False)
     for trial in range(2):
-        rounds = list(play(policy, losses, advice=advice, trial=trial, delays=delay))
+        rounds = list(play(policy, losses, advice=advice, trial=trial, delays=delays))
         assert [each.arm for each in rounds] == result.arms[trial].tolist()
-    for row in distributions(policy, losses, advice, delays=delay):
+    for row in distributions(policy, losses, advice, delays=delays):
         assert abs(row.sum() - 1.0) < 1e-9 and row.min() >= 0.0
 
 

@@ -56,7 +56,8 @@ def learned(policy: Policy, losses: Array, mask: Mask, reload: int = -1) -> tupl
 def state_of_kernel(policy: Policy, losses: Array, mask: Mask, late: Any) -> Any:
     """Return the state in which the compiled loop leaves trial 0."""
     layout, (n_rounds, n_arms) = layout_of(policy), losses.shape
-    delays = np.broadcast_to(np.asarray(late), (1, n_rounds)).copy()
+    delays = np.broadcast_to(late, (n_rounds, n_arms) if np.ndim(late) == 2 else n_rounds).reshape(1, n_rounds, -1)
+    delays = np.ascontiguousarray(delays)
     n_open = int(delays.max()) + 1
     buffers = layout.start(policy, n_arms).reshape(1, -1)
     rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open + 1, 1))
@@ -177,7 +178,9 @@ def with_gaps(rng: np.random.Generator, n_rounds: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    "delays", [0, 3, np.arange(300) % 11, with_gaps, 400], ids=["none", "3", "varied", "drawn", "400"]
+    "delays",
+    [0, 3, np.arange(300) % 11, np.arange(LOSSES.size).reshape(LOSSES.shape) % 11, with_gaps, 400],
+    ids=["none", "3", "varied", "of the arm", "drawn", "400"],
 )
 @pytest.mark.parametrize("name", ["umab-w", "centred(umab-s)", "sf-mab-a", "ahb", "banker-omd"])
 def test_late_feedback_goes_to_its_account(name: str, delays: Any, monkeypatch: pytest.MonkeyPatch) -> None:

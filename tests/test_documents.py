@@ -266,6 +266,16 @@ def test_the_readme_has_the_verdicts_of_the_page_on_the_paper() -> None:
     assert re.findall(r"^\| (Figure \w+) (\|.+\|)$", readme, re.MULTILINE) == rows
 
 
+def test_the_page_on_experiments_shows_the_first_line_of_compare(
+    somewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, commands, *_ = blocks("docs/experiments.md", "sh")
+    shown, *_ = blocks("docs/experiments.md", "text")
+    for command, line in zip(commands.splitlines(), shown.splitlines(), strict=True):
+        assert cli.main(shlex.split(command)[1:]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == line
+
+
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
 def test_the_links_to_files_lead_somewhere(document: str) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / document).read_text())

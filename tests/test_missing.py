@@ -127,8 +127,9 @@ def test_what_is_not_missing_is_refused_all_the_same(data: Any, message: str) ->
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "a,b\n1,2\n")
     for read, data in ((umab.Losses.of, TABLE), (umab.Losses.read, path)):
-        with pytest.raises(ValueError, match="missing must be one of 'refuse', 'away', but got missing='drop'"):
-            read(data, missing="drop")  # type: ignore[arg-type]
+        for unknown, error in (("dorp", ValueError), (True, ValueError), (NAN, ValueError), ([1.0], TypeError)):
+            with pytest.raises(error, match=r"missing must be .*, but got missing="):
+                read(data, missing=unknown)  # type: ignore[arg-type]
 
 
 # Files.
@@ -205,6 +206,65 @@ def test_a_long_table_without_gaps_says_how_to_have_some(tmp_path: Path) -> None
         umab.Losses.read(path)
 
 
+# The two other ways out.
+
+FILLED = [[1.0, 2.0, 3.0], [4.0, 30.0, 6.0], [30.0, 30.0, 9.0], [2.5, 0.5, 1.5]]
+
+
+@pytest.mark.parametrize("text", [WIDE, LONG])
+def test_a_missing_loss_may_be_a_number_or_leave_its_round_out(text: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    dropped, filled = (umab.Losses.read(path, missing=each) for each in ("drop", 30))
+    assert dropped.table.tolist() == [TABLE[0], TABLE[3]] and filled.table.tolist() == FILLED
+    assert dropped.eligible is None and filled.eligible is None
+    assert dropped.provenance == {
+        "reward": False, "drop": [], "set_aside": [], "missing": "drop", "n_missing": 3, "n_left_out": 2
+    }  # fmt: skip
+    assert filled.provenance["missing"] == 30.0 and filled.provenance["n_left_out"] == 0
+    assert "2 rounds with a missing loss are left out." in words.facts(dropped)
+    assert "3 missing losses count as 30." in words.facts(filled)
+    rewards = umab.Losses.read(path, missing=30.0, reward=True)
+    assert rewards.table.tolist() == (-np.array(FILLED)).tolist()  # the number is one of the file
+    assert "3 missing rewards count as 30." in words.facts(rewards)
+    assert umab.Losses.of(path, missing="drop").digest == dropped.digest
+    whole = written(tmp_path, "a,b\n1,2\n4,3\n", "whole.csv")
+    for missing in ("drop", 30.0):
+        losses = umab.Losses.read(whole, missing=missing)
+        assert losses.table.tolist() == [[1.0, 2.0], [4.0, 3.0]] and "missing" not in words.facts(losses)
+
+
+def test_so_it_may_in_arrays_and_beside_a_mask() -> None:
+    for data in (TABLE, np.array(TABLE), pandas.DataFrame(TABLE), AWAY, np.ma.masked_invalid(TABLE)):
+        assert umab.Losses.of(data, missing="drop").table.tolist() == [TABLE[0], TABLE[3]]
+        assert umab.Losses.of(data, missing=30.0).table.tolist() == FILLED
+    mask = np.array(THERE)
+    mask[1, 1] = True  # this loss is missing, and the others are away
+    dropped = umab.Losses.of(TABLE, missing="drop", eligible=mask)
+    assert dropped.eligible is not None and dropped.eligible.tolist() == mask[[0, 2, 3]].tolist()
+    filled = umab.Losses.of(TABLE, missing=30, eligible=mask)
+    assert filled.table[1].tolist() == FILLED[1] and filled.n_away == 2
+    with pytest.raises(ValueError, match=r"some round must have all its losses .* every round misses one"):
+        umab.Losses.of([[1.0, NAN], [NAN, 2.0]], missing="drop")
+
+
+@pytest.mark.parametrize("missing", ["drop", "30"])
+def test_what_is_wrong_beside_gaps_is_still_found(missing: str, tmp_path: Path) -> None:
+    means: Any = missing if missing == "drop" else float(missing)
+    for text, message in (
+        ("a,b\n1,2\n2,\n5,4\n1,7\n9,13\n", r"row 4 \(line 6 of the file\) holds the sums"),
+        ("a,b,c\n1,,2\n3,,4\n", "no cell of the column is a number"),
+        ("round,arm,loss\n1,a,1\n2,b,2\n3,a,4\n", "every round has only one arm, as in a log"),
+        ("a,n\n1,1\n,2\n5,3\n7,4\n", "column 'n' counts from 1 to 4"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            umab.Losses.read(written(tmp_path, text), missing=means)
+    for word in ("dorp", "inf", "nan"):
+        with pytest.raises(SystemExit):
+            cli.main(["compare", "x.csv", "--missing", word])
+    (row,) = umab.Losses.read(written(tmp_path, "a,b\n,\n1,2\n"), missing="drop").table.tolist()
+    assert row == [1.0, 2.0]  # a round without any loss is left out as well
+
+
 # The option by its name in Python, in commands and in files.
 
 
@@ -218,11 +278,15 @@ def test_a_text_in_a_long_parquet_file_is_not_missing(tmp_path: Path) -> None:
 def test_each_place_names_the_option_as_it_is_written_there(tmp_path: Path, capsys: Any) -> None:
     path = written(tmp_path, WIDE)
     assert cli.main(["compare", str(path)]) == 2
-    assert "if the arm was not there in this round, pass --missing away" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "umab: losses must not be missing, but got an empty cell in row 1 (line 3 of the file) of arm 'b'; missing "
+        "cells: 3 of 12; to leave out the rounds with a missing loss, pass --missing drop; to put a number such as 30 "
+        "in the place of each, pass --missing 30; if the arm was not there in this round, pass --missing away\n"
+    )
     file = written(tmp_path, 'data = "losses.csv"\npolicies = ["uniform"]\n', "routing.toml")
     with pytest.raises(ValueError, match=r'write data = \{file = \.\.\., missing = "away"\}'):
         run([Experiment.read(file)], n_trials=1)
-    with pytest.raises(ValueError, match="missing must be one of 'refuse', 'away', but got missing='x'"):
+    with pytest.raises(ValueError, match="missing must be 'refuse', 'away', 'drop' or a number, but got missing='x'"):
         data_of({"file": "losses.csv", "missing": "x"}, tmp_path)
 
 

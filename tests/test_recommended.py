@@ -346,7 +346,7 @@ def test_a_state_in_which_it_is_not_clear_what_arms_are_drawn_from_is_refused() 
 def test_an_update_that_was_changed_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook."""
     before = forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3)
-    monkeypatch.setattr(UMABS, "update", staticmethod(lambda parameters, state, arm, loss, probability: state))
+    monkeypatch.setattr(UMABS, "update", staticmethod(lambda parameters, state, arm, loss, probability, ticket: state))
     assert (forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3) == 1 / 3).all()
     monkeypatch.undo()
     assert same_bits(forced_interpreted(umab.Centred(umab.UMABS()), ARMS, LOSSES, 3), before)

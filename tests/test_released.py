@@ -54,6 +54,26 @@ def test_a_release_survives_a_save_and_a_change_of_arms() -> None:
     assert learner.counters()["c"].updates == 1
 
 
+@pytest.mark.parametrize("policy", [name for name in umab.policies() if not umab.policy(name).full_information])
+def test_a_release_is_settled_after_a_change_of_arms_as_an_open_choice_is(policy: str) -> None:
+    """No ticket of a policy of this package is lost or refused, because none has a value for each arm."""
+    ready = umab.policy(policy).for_horizon(300)
+    kept, releasing = (umab.Learner(ready, ARMS, seed=3) for _ in range(2))
+    for row in np.abs(losses(2)[:5]) / 10:
+        for learner in (kept, releasing):
+            choice = learner.select()
+            learner.update(choice, float(row[choice.index]))
+    choices = [kept.select() for _ in range(40)]
+    draws = [releasing.release(releasing.select()) for _ in range(40)]
+    assert {each.arm for each in choices} == set(ARMS)
+    for learner in (kept, releasing):
+        learner.set_arms(["c", "d", "e", "a"])
+    for at, (choice, draw) in enumerate(zip(choices, draws, strict=True)):
+        kept.update(choice, 0.02 * at)
+        releasing.settle(draw, 0.02 * at)
+    assert kept.probabilities().tolist() == releasing.probabilities().tolist()
+
+
 def test_a_reward_is_settled_as_a_reward() -> None:
     losing, gaining = umab.Learner("umab-w", 2, seed=0), umab.Learner("umab-w", 2, seed=0, maximize=True)
     for value in (1.0, 3.0, -2.0):

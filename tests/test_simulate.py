@@ -178,6 +178,8 @@ DELAYS: dict[str, Any] = {
     "array": np.arange(400) % 17,
     "falling": np.arange(400)[::-1].copy(),
     "drawn": lambda random, n_rounds: random.geometric(0.1, n_rounds),
+    "of the arm": np.arange(1600).reshape(400, 4) * 7 % 23,
+    "of the arm, drawn": lambda random, n_rounds: random.geometric([0.01, 0.1, 0.2, 1.0], (n_rounds, 4)),
 }
 
 
@@ -195,12 +197,12 @@ def test_late_feedback_compiled_and_in_plain_python(policy: Policy, delays: Any)
 @pytest.mark.parametrize("name", ["umab-g-a:rate=4", "ahb"])
 def test_late_feedback_is_what_a_learner_gets_late(name: str, delays: Any) -> None:
     """With delay d the loss of round s comes before the draw of round s + d + 1, in the order of the draws."""
-    (late,) = Delays.of(delays, 400).of_trials(6, range(1), 400)
+    late = np.broadcast_to(Delays.of(delays, 400, 4).of_trials(6, range(1), 400)[0], (400, 4))
     learner = umab.Learner(name, 4, seed=6)
     choices: list[umab.Choice] = []
     for t in range(400):
         for s in range(t):
-            if s + late[s] + 1 == t:
+            if s + late[s, choices[s].index] + 1 == t:
                 learner.update(choices[s], LOSSES[s, choices[s].index])
         choices.append(learner.select())
     result = umab.simulate(name, LOSSES, n_trials=1, seed=6, delays=delays)
@@ -217,11 +219,32 @@ def test_delays_change_no_draw_and_depend_on_the_trial_alone(monkeypatch: pytest
     monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", 7)
     again = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=delays)
     assert same_bits(again.regret, late.regret) and same_bits(again.final_regret, late.regret[:, -1].copy())
-    seen = Delays.of(lambda random, n: (random.random(n) * 1000).astype(int), 400).of_trials(0, range(2), 400)
+    seen = Delays.of(lambda random, n: (random.random(n) * 1000).astype(int), 400).of_trials(0, range(2), 400)[..., 0]
     own = np.random.Generator(np.random.PCG64(np.random.SeedSequence(0, spawn_key=(1,)))).random(400)
     assert not (seen[0] == seen[1]).all() and not (seen[1] == np.minimum((own * 1000).astype(int), 400)).all()
     assert late.provenance["delays"] == "drawn by <lambda>" and prompt.provenance["delays"] == "none"
     assert umab.simulate("uniform", LOSSES, n_trials=1, delays=3).provenance["delays"] == "constant 3"
+
+
+def test_delays_of_arms_that_are_the_same_for_all_arms_are_delays_of_rounds() -> None:
+    of_rounds = np.arange(400) % 17
+    one, other = (
+        umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=40, delays=each)
+        for each in (of_rounds, np.repeat(of_rounds[:, None], 4, axis=1))
+    )
+    assert same_bits(one.regret, other.regret) and one.provenance["delays"] != other.provenance["delays"]
+
+
+def test_some_trials_may_draw_delays_of_arms_and_others_of_rounds() -> None:
+    def either(random: np.random.Generator, n_rounds: int) -> Any:
+        return random.integers(0, 30, (n_rounds, 4) if random.random() < 0.5 else n_rounds)
+
+    drawn = Delays.of(either, 400, 4).of_trials(0, range(8), 400)
+    alike = (drawn == drawn[:, :, :1]).all(axis=(1, 2))
+    assert drawn.shape == (8, 400, 4) and alike.any() and not alike.all()
+    result = umab.simulate("ahb", LOSSES, n_trials=8, delays=either)
+    for trial in range(8):
+        assert [round.arm for round in play("ahb", LOSSES, trial=trial, delays=either)] == result.arms[trial].tolist()
 
 
 def test_learning_from_late_feedback() -> None:
@@ -239,10 +262,15 @@ def test_learning_from_late_feedback() -> None:
         (-1, "at least 0, .*delays=-1"),
         (1.5, "whole number, .*delays=1.5"),
         ("soon", "whole number, .*delays='soon'"),
-        ([1, 2], r"400 rounds, .*int64 .*\(2,\)"),
+        ([1, 2], r"400 rounds, or .* 4 arms, .*int64 .*\(2,\)"),
+        (np.zeros((400, 3), dtype=int), r"400 rounds, or .* 4 arms, .*int64 .*\(400, 3\)"),
+        (np.zeros((4, 400), dtype=int), r"400 rounds, or .* 4 arms, .*int64 .*\(4, 400\)"),
+        (np.zeros((400, 4)), r"400 rounds, or .* 4 arms, .*float64 .*\(400, 4\)"),
+        (np.where(np.arange(1600) == 803, -3, 1).reshape(400, 4), "at least 0, .*-3 .*round 200 and arm 3"),
         (np.zeros(400), r"400 rounds, .*float64 .*\(400,\)"),
         (np.r_[np.zeros(399, dtype=int), -2], "delays .*at least 0, .*-2 .*round 399"),
         (lambda random, n_rounds: random.random(n_rounds), "400 rounds, .*float64"),
+        (lambda random, n_rounds: random.integers(0, 9, (n_rounds, 5)), r"400 rounds, .*\(400, 5\)"),
     ],
 )
 def test_bad_delays_are_refused(delays: Any, message: str) -> None:

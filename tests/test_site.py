@@ -6,6 +6,7 @@ import argparse
 import html
 import html.parser
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 import umab
 import umab.datasets
 import umab.theory
+from pages import delays
 from umab.checks import LARGEST
 
 ROOT = Path(__file__).parent.parent
@@ -204,9 +206,11 @@ def test_the_table_of_policies_is_that_of_the_policies(hooks: ModuleType) -> Non
 def test_the_advice_on_policies_fits_the_policies() -> None:
     """Every row of the page says what is known of the losses; the policy must not need more, nor refuse them."""
     page = (ROOT / "docs" / "which-policy.md").read_text()
-    rows = re.findall(r"^\| ([^|]+) \| (\w+) \| (\w+) \| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$", page, re.MULTILINE)
+    columns = r"^\| ([^|]+) \| (\w+) \| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$"
+    rows = re.findall(columns, page, re.MULTILINE)
     assert len(rows) >= 10 and rows[0][-1] == umab.recommended().name
-    for losses, range_, horizon, offset, wanted, name in rows:
+    measured = json.loads((ROOT / "docs" / delays.NUMBERS).read_text())
+    for losses, range_, horizon, offset, late, wanted, name in rows:
         policy = umab.policy(name)
         everything = (-LARGEST, LARGEST)
         expected = {"any": everything, "from 0 on": (0.0, LARGEST), "in a range": (0.0, 1.0)}[losses]
@@ -214,10 +218,11 @@ def test_the_advice_on_policies_fits_the_policies() -> None:
         assert policy.needs_range == {"unknown": False, "known": True}[range_], name
         assert policy.needs_horizon == {"unknown": False, "known": True}[horizon], name
         assert (policy.shift_free or policy.needs_range) == {"none": False, "may be there": True}[offset], name
+        assert late == delays.said_of(measured, name), name
         assert ("w.h.p." in policy.guarantee) == ("with high probability" in wanted), name
         assert not policy.for_study and not policy.full_information
     advised = {row[-1] for row in rows}
     for name in umab.policies():  # whoever is not advised has a reason
         policy = umab.policy(name)
-        others = ("umab-l", "umab-g-anytime", "sf-mab", "banker-omd", "opttinf", "exp3-p", "uniform")
+        others = ("umab-l", "umab-g-anytime", "sf-mab", "banker-omd", "banker-sflbinf", "opttinf", "exp3-p", "uniform")
         assert name in advised or policy.for_study or policy.full_information or name in others

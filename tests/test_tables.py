@@ -28,6 +28,7 @@ PLAIN = "1234.5"
 ALLOW = "suspicious='allow'"
 CELLS = "2 cells … commas"
 FILL = "fill it in"
+WAYS = "missing='drop'; … missing=30; … missing='away'"
 COLUMNS = ".tsv"
 
 
@@ -129,7 +130,7 @@ def test_missing_values(text: str, tmp_path: Path) -> None:
     got = repr(text) if text.strip(' "') else "an empty cell"
     for arm, row in (("a", f"{text},4"), ("b", f"3,{text}")):
         where = f"in row 1 (line 3 of the file) of arm {arm!r}"
-        refused(f"missing … {got} {where} … {FILL}", ValueError, tmp_path, f"a,b\n1,2\n{row}\n5,x\n")
+        refused(f"missing … {got} {where} … {WAYS}", ValueError, tmp_path, f"a,b\n1,2\n{row}\n5,x\n")
 
 
 @pytest.mark.parametrize("text", ["inf", "-inf", "Infinity", "1e400", "-1.8e308"])
@@ -279,7 +280,7 @@ def test_options_of_reading_are_for_files(tmp_path: Path) -> None:
         ("round,arm,loss\n1,a,5\n,b,6\n", f"empty cell in row 1 (line 3 of the file) of column 'round' … {FILL}"),
         ("Round,arm,loss\n1,a,5\nn/a,b,6\n", f"'n/a' in row 1 (line 3 of the file) of column 'Round' … {FILL}"),
         ("round,arm,loss\n1,none,5\n1, ,6\n", f"empty cell in row 1 (line 3 of the file) of column 'arm' … {FILL}"),
-        ("round,arm,loss\n1,a,5\n1,b,\n", f"empty cell in row 1 (line 3 of the file) of column 'loss' … {FILL}"),
+        ("round,arm,loss\n1,a,5\n1,b,\n", f"empty cell in row 1 (line 3 of the file) of column 'loss' … {WAYS}"),
         ("round,arm,Reward\n1,a,5\n1,b,6\n", "column of losses … 'Reward' … reward=True"),
         (
             "x,round,arm,loss,y z\n0,1,a,5,0\n0,1,b,6,0\n",
@@ -472,7 +473,7 @@ def test_other_first_lines_are_not(names: str, tmp_path: Path) -> None:
         (
             {"a": [1, 2], "b": [1, None]},
             ValueError,
-            f"missing … empty cell in row 1 of arm 'b' … {FILL}",
+            f"missing … empty cell in row 1 of arm 'b' … {WAYS}",
         ),
         (
             {"a": [1, 2], "b": [None, None]},
@@ -482,7 +483,7 @@ def test_other_first_lines_are_not(names: str, tmp_path: Path) -> None:
         (
             {"a": [1, 2], "b": [1.5, math.nan]},
             ValueError,
-            f"missing … 'nan' in row 1 of arm 'b' … {FILL}",
+            f"missing … 'nan' in row 1 of arm 'b' … {WAYS}",
         ),
         (
             {"a": [1, 2], "b": [1.5, -math.inf]},
@@ -531,7 +532,7 @@ def test_a_short_row_shows_in_a_column_that_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_tab_at_the_end_of_the_file_begins_an_empty_cell(tmp_path: Path) -> None:
-    message = f"missing … empty cell in row 1 (line 3 of the file) of arm 'b' … {FILL}"
+    message = f"missing … empty cell in row 1 (line 3 of the file) of arm 'b' … {WAYS}"
     refused(message, ValueError, tmp_path, "a\tb\n1\t2\n3\t\n\n", name="losses.tsv")
 
 

@@ -220,13 +220,18 @@ def test_the_bound_by_hand(delays: Any) -> None:
 
 
 def test_what_is_refused() -> None:
-    other = bound("umab-s", SIGNED, delays=3)
+    other = bound("umab-w", SIGNED, delays=3)
     assert other.repaired is None and "late feedback" in other.source
     assert bound("scb-d", SIGNED, switches=1).repaired is None
     with pytest.raises(ValueError, match=r"delays must be .*got a function"):
         bound("scb-d", SIGNED, delays=random_delays)
-    with pytest.raises(ValueError, match=r"delays must be None .*umab-s"):
-        certify("umab-s", SIGNED, delays=3)
+    of_arms = np.zeros(SIGNED.shape, dtype=int)
+    with pytest.raises(ValueError, match=r"delays must not depend on the arm, .*policy=scb-d"):
+        bound("scb-d", SIGNED, delays=of_arms)
+    with pytest.raises(ValueError, match=r"delays must be a whole number for each of \d+ rounds, but got"):
+        certify("scb-d", SIGNED, delays=of_arms)
+    with pytest.raises(ValueError, match=r"delays must be None .*umab-w"):
+        certify("umab-w", SIGNED, delays=3)
     with pytest.raises(TypeError, match="follow_late"):
         follow(umab.SCBD(), SIGNED, [[0] * len(SIGNED)])
     assert all(certifiable(umab.policy(name)) for name in NAMES)

@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("stream", type=Path)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds for all seeds of a transformation")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for all seeds of a transformation")
     options = parser.parse_args(arguments)
     stream = read(options.stream)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

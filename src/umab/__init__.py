@@ -11,6 +11,7 @@ from umab._version import __version__
 from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ada_tinf import AdaTINF
 from umab.algorithms.ahb import AHB
+from umab.algorithms.banker_late import BankerSFLBINF, BankerSFTINF
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import FullInformation, Policy
 from umab.algorithms.centred import Centred
@@ -28,6 +29,7 @@ from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
+from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
@@ -77,6 +79,8 @@ __all__ = [
     "AdaTINF",
     "Attempt",
     "BankerOMD",
+    "BankerSFLBINF",
+    "BankerSFTINF",
     "BestSequence",
     "Centred",
     "Choice",
@@ -92,6 +96,7 @@ __all__ = [
     "Result",
     "TableWarning",
     "TsallisINF",
+    "TsallisINFD",
     "UMABSh",
     "Uniform",
     "Wrapper",

@@ -82,7 +82,7 @@ def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int |
     if delay is None:
         simulation_kernel(policy)(*common)
     else:
-        ring = np.full((1, n_rounds), delay), np.zeros((1, n_open)), np.full((1, 4, n_open), -1)
+        ring = np.full((1, n_rounds, 1), delay), np.zeros((1, n_open)), np.full((1, 4, n_open), -1)
         delayed_simulation_kernel(policy)(*common, 0, *ring)
     return layout.unpack(buffers[0])
 

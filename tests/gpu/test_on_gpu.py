@@ -89,14 +89,17 @@ def test_every_policy_agrees_with_the_processor(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["umab-g-a", "banker-omd", "umab-w", "adahedge"])
-@pytest.mark.parametrize("delays", [3, "each its own", "drawn"])
+@pytest.mark.parametrize("delays", [3, "each its own", "drawn", "of the arm", "of the arm, drawn"])
 def test_late_feedback_agrees(name: str, delays: Any) -> None:
     policy = umab.policy(name)
+    losses = losses_for(policy)
     given: Any = {
         "each its own": np.arange(N_ROUNDS) % 4,
+        "of the arm": np.arange(losses.size).reshape(losses.shape) % 7,
+        "of the arm, drawn": lambda generator, n_rounds: generator.integers(0, 5, (n_rounds, losses.shape[1])),
         "drawn": lambda generator, n_rounds: generator.integers(0, 5, n_rounds),
     }.get(delays, delays)
-    one, other = both(policy, losses_for(policy), n_trials=N_TRIALS, delays=given)
+    one, other = both(policy, losses, n_trials=N_TRIALS, delays=given)
     assert_agree(policy, one, other)
 
 

@@ -51,8 +51,8 @@ class BankerOMD(Policy):
     Guarantee
     ---------
     None that holds. The proof of the published bound for general losses lacks explicit exploration (Chen and Zhang,
-    appendix). The form for late feedback, which keeps one vault per round, is not implemented; this form runs with late
-    feedback, but without a bound.
+    appendix). With late feedback, this form goes on adding up what arrives; `BankerSFLBINF` is the form with a bank,
+    which is the same without delays.
 
     References
     ----------
@@ -96,7 +96,7 @@ class BankerOMD(Policy):
             bound=unit,
             square_sum=0.0,
             unit=unit,
-            weight=investment(unit, 0.0, unit, n_arms * log_horizon),
+            weight=max(investment(unit, unit * unit, unit, 0.0, n_arms * log_horizon), 2.0 * unit),
         )
 
     def parameters_for(self, n_arms: int) -> Parameters:
@@ -127,7 +127,8 @@ class BankerOMD(Policy):
             state.loss_sums[arm] += importance_weighted(scaled, probability)
             square_sum += scaled * scaled
         bound = max(bound, 2.0 * abs(scaled))
-        weight = investment(bound, square_sum, unit, n_arms * parameters.log_horizon)
+        total = bound * bound + square_sum
+        weight = max(investment(bound, total, unit, 0.0, n_arms * parameters.log_horizon), 2.0 * bound)
         log_barrier(state.loss_sums, 1.0 / weight, state.probabilities)
         return State(
             probabilities=state.probabilities,
@@ -139,8 +140,7 @@ class BankerOMD(Policy):
         )
 
 
-def investment(bound: float, square_sum: float, unit: float, n_log_horizon: float) -> float:
-    """Return σ in units, in which a loss of 1 is `unit` and the 3 added to D is 3 unit²."""
-    total = bound * bound + square_sum
+def investment(bound: float, total: float, unit: float, outstanding: float, divisor: float) -> float:
+    """Return √((3 + D) / ln(3 + D/L̂²) / `divisor`) / (d + 1) in units, where D is `total`, and 3 is 3 unit² in them."""
     share = (3.0 * unit * unit + total) / math.log(3.0 + total / (bound * bound))
-    return max(math.sqrt(share / n_log_horizon), 2.0 * bound)
+    return math.sqrt(share / divisor) / (outstanding + 1.0)

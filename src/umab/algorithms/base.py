@@ -23,7 +23,8 @@ The rest is optional:
 ``ticket(n_arms)`` and ``remember(parameters, state, arm, ticket)``
     for a policy that must remember something about a draw until its loss arrives, such as the scale at that time.
     `ticket` returns a blank ticket; `remember` fills it in when `arm` is drawn, before `selected`, and returns it. The
-    ticket comes back with the loss, however late: ``update(parameters, state, arm, loss, probability, ticket)``.
+    ticket comes back with the loss, however late: ``update(parameters, state, arm, loss, probability, ticket)``. If
+    `needs_ticket` is false, a blank one may come instead.
 
 ``credited(parameters, state, account, loss, probability, arm)``
     replaces `update` where `arm` was drawn but the loss goes to the account of another arm, because that one is away
@@ -159,6 +160,10 @@ class Policy(ABC):
 
     credited: ClassVar[Any] = None
     """What replaces `update` if a loss goes to the account of another arm than the one drawn; None for `update`."""
+
+    needs_ticket: ClassVar[bool] = True
+    """Whether a policy that has tickets needs them. If not, it can learn with a blank ticket from a choice whose ticket
+    was not kept: of another learner, or of an older version, in which the policy had none."""
 
     def ticket(self, n_arms: int) -> Any:
         """Return a blank ticket, or None if the policy remembers nothing about a draw."""

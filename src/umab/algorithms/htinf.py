@@ -50,9 +50,10 @@ class HTINF(Policy):
     Guarantee
     ---------
     Expected regret of order σ n^(1−1/α) T^(1/α), and of order ln T if the losses are stochastic. The losses are drawn
-    from distributions with E|ℓ|^α ≤ σ^α, and the best arm is *truncated non-negative*: truncating its losses from above
-    never lowers their mean below 0. For other losses it is a yardstick. The bound does not cover late feedback: there,
-    q is that of the draw, and t counts the losses that have arrived.
+    from distributions with E|ℓ|^α ≤ σ^α, and the best arm is *truncated non-negative*: for every M ≥ 0, the part
+    E[ℓ; |ℓ| > M] of its mean is at least 0, so that skipping large losses never makes it look worse. For other losses
+    it is a yardstick. The bound does not cover late feedback: there, q is that of the draw, and t counts the losses
+    that have arrived.
 
     References
     ----------

@@ -21,6 +21,7 @@ from umab.algorithms.ada_hedge import AdaHedge
 from umab.algorithms.ada_tinf import AdaTINF
 from umab.algorithms.advised import Advised
 from umab.algorithms.ahb import AHB
+from umab.algorithms.banker_late import BankerSFLBINF, BankerSFTINF
 from umab.algorithms.banker_omd import BankerOMD
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
@@ -36,6 +37,7 @@ from umab.algorithms.scb_ix import SCBIX
 from umab.algorithms.sf_mab import SFMAB
 from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
+from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
@@ -92,6 +94,8 @@ _POLICIES: dict[str, Policy] = {
     "sf-mab-a": SFMAB(),
     "ahb": AHB(),
     "banker-omd": BankerOMD(),
+    "banker-sftinf": BankerSFTINF(),
+    "banker-sflbinf": BankerSFLBINF(),
     "scb": SCB(),
     "scb-ix": SCBIX(),
     "scb-d": SCBD(),
@@ -104,6 +108,7 @@ _POLICIES: dict[str, Policy] = {
     "exp3-p": EXP3P(),
     "exp3-s": EXP3S(),
     "tsallis-inf": TsallisINF(),
+    "tsallis-inf-d": TsallisINFD(),
     "adahedge": AdaHedge(),
     "solo-ftrl": SOLOFTRL(),
     "uniform": Uniform(),

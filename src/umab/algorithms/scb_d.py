@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.scb import exploration_share
+from umab.algorithms.tsallis_inf_d import entropy_weight
 from umab.maths import simplex
 from umab.maths.hybrid import hybrid
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
@@ -47,8 +48,7 @@ class SCBD(Policy):
     ---------
     Expected regret of at most ℓ∞ (18√(nT) + 4√(2D ln n) + 2√(2D) + 4n), where D is the sum of the delays, if neither
     losses nor delays depend on draws whose losses have not arrived. A delay that depends on the arm or on the loss is
-    not covered. docs/algorithms/scb-d.md has the proof, and measurements: other policies do much better without a
-    bound.
+    not covered. docs/algorithms/scb-d.md has the proof, and measurements: other policies do much better.
 
     References
     ----------
@@ -147,7 +147,7 @@ def solved(state: State, scale: float, unit: float, outstanding: float, waited: 
     n_arms = len(state.probabilities)
     if scale > 0.0 and n_arms > 1:
         size = 2.0 * (scale * unit)
-        h = math.sqrt(2.0 * (waited + outstanding) / math.log(float(n_arms)))
+        h = entropy_weight(waited + outstanding, n_arms)
         hybrid(state.loss_sums, size * math.sqrt(t), size * h, state.iterate)
     mix(state.iterate, exploration_share(n_arms, t), state.probabilities)
     return State(

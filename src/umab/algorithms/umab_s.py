@@ -26,6 +26,9 @@ likeliest."""
 CHARGE = 1.0 / 8.0
 """The share of the clipped part of a loss by which 1/η grows, for an arm that is hardly ever drawn."""
 
+DRIFT = 1.0 / 8.0
+"""The share of what the drift of an arm has cost while its loss was on its way by which the sum in the rate grows."""
+
 _RATES = 2.0**-100, 2.0**100  # beyond them, 1/η may not be a double
 
 
@@ -41,6 +44,12 @@ class State(NamedTuple):
     unit: float  # multiplier from losses to the unit of the sums
     exploration_rate: float  # ρ_t
     round: float  # t
+
+
+class Ticket(NamedTuple):
+    """What is remembered about a draw; blank if the draw is not known, as for a loss without a choice."""
+
+    iterate: float  # p_{s,k}; 0 in a blank ticket
 
 
 class Parameters(NamedTuple):
@@ -71,6 +80,11 @@ class UMABS(Policy):
     the losses, is charged, G_t = rate · n (1 − p'_{t,k}) d_t / 8, so that the rate falls until such a loss is no longer
     unusual. Until the first loss that is not 0, p_t is uniform and nothing is clipped.
 
+    A loss that arrives late counts with the probabilities of its draw, p_s and p'_s, but FTRL learns it at the current
+    p_t and η_t. The smaller one of p_{s,k} and p_{t,k} is in the clipping. The drift of the arm in between has a price,
+    ℓ̂_{s,k}(p_{s,k} − p_{t,k}). If that is positive, an eighth of it is added to M. If it is negative, all of it is, but
+    no sum is below 0.
+
     Parameters
     ----------
     rate
@@ -90,7 +104,9 @@ class UMABS(Policy):
     ---------
     Expected regret of order L√(nT) ln T + √(n Σ ℓ²_{t,k_t}) ln T, where L is the size of the largest loss, plus terms
     that grow at most logarithmically with T, against an oblivious adversary; docs/recommended.md has the constants and
-    the proof. The bound does not cover late feedback or the options for study.
+    the proof. For late feedback, docs/late.md has a bound with √(n(T + D)) ln T in place of √(nT) ln T, where D is the
+    sum of the delays; losses that are never negative may have delays that depend on the arm. The bounds do not cover
+    the options for study.
 
     References
     ----------
@@ -159,6 +175,17 @@ class UMABS(Policy):
             round=1.0,
         )
 
+    needs_ticket: ClassVar[bool] = False
+
+    def ticket(self, n_arms: int) -> Ticket:
+        """Return a blank ticket."""
+        return Ticket(iterate=0.0)
+
+    @staticmethod
+    def remember(parameters: Parameters, state: State, arm: int, ticket: Ticket) -> Ticket:
+        """Remember p_{s,k}: the probability of the draw itself may be that of a draw among some arms."""
+        return Ticket(iterate=state.iterate[arm])
+
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return the parameters, with a code for each option."""
         return Parameters(
@@ -176,7 +203,9 @@ class UMABS(Policy):
         return {"ρ": state.exploration_rate} | ({"η": state.unit / inverse} if inverse > 0.0 else {})
 
     @staticmethod
-    def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
+    def update(  # type: ignore[override]
+        parameters: Parameters, state: State, arm: int, loss: float, probability: float, ticket: Ticket
+    ) -> State:
         """Learn from one loss and solve for the next distribution."""
         n_arms = len(state.probabilities)
         n = float(n_arms)
@@ -191,6 +220,7 @@ class UMABS(Policy):
             arm,
             loss,
             probability,
+            ticket.iterate,
         )
         for k in range(n_arms):
             state.probabilities[k] = state.iterate[k]
@@ -224,8 +254,12 @@ def learned(
     arm: int,
     loss: float,
     probability: float,
+    at_draw: float,
 ) -> tuple[float, float, float]:
-    """Learn from one loss: add its estimate to the sums and solve for p; return A, Σ ℓ² and the unit of the sums."""
+    """Learn from one loss: add its estimate to the sums and solve for p; return A, Σ ℓ² and the unit of the sums.
+
+    `at_draw` is what `iterate[arm]` was at the draw; if it is 0, it is not known, and taken to be the same.
+    """
     n_arms = len(iterate)
     n = float(n_arms)
     unit, shrink = fit_unit(unit, loss)
@@ -234,11 +268,17 @@ def learned(
     scaled = loss * unit
     estimate = importance_weighted(scaled, probability)
     inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)
-    if parameters.clipping == 1.0 and inverse > 0.0 and estimate * iterate[arm] < -LIMIT * inverse:
-        clipped = -LIMIT * inverse / iterate[arm]
+    late = at_draw > 0.0
+    rarer = min(at_draw, iterate[arm]) if late else iterate[arm]
+    if parameters.clipping == 1.0 and inverse > 0.0 and estimate * rarer < -LIMIT * inverse:
+        clipped = -LIMIT * inverse / rarer
         paid += parameters.rate * n * CHARGE * (1.0 - probability) * ((clipped - estimate) * probability)
         estimate = clipped
-    paid += stability(iterate, arm, estimate, rate_of(inverse), scratch)
+    cost = stability(iterate, arm, estimate, rate_of(inverse), scratch)
+    if late:
+        drift = estimate * (at_draw - iterate[arm])  # 0 if no other loss has arrived since the draw
+        cost = max(0.0, cost + (DRIFT if drift > 0.0 else 1.0) * drift)
+    paid += cost
     square_sum += scaled * scaled
     loss_sums[arm] += estimate
     inverse = inverse_rate(parameters, n_arms, unit, paid, square_sum)

@@ -277,6 +277,7 @@ def _learned(parameters: Parameters, state: State, account: int, loss: float, pr
         account,
         distance,
         probability,
+        0.0,
     )
     instance_round, age, settled = current.round + 1.0, state.age + 1.0, state.settled
     watch_local = state.watch_local

@@ -99,6 +99,11 @@ class Wrapper(Policy):
         return self.policy.ticket(n_arms)
 
     @property
+    def needs_ticket(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.needs_ticket
+
+    @property
     def remember(self) -> Any:
         """What the policy inside remembers about a draw."""
         return _remember(self.policy.remember)

@@ -53,6 +53,7 @@ def compare(options: argparse.Namespace) -> None:
         from umab.research.experiments.experiment import comparison
         from umab.research.experiments.runner import run_on
         from umab.research.report import words
+        from umab.research.report.in_short import in_short
         from umab.research.report.shell import Head
 
         experiment = comparison(stem, losses, options.policy)
@@ -63,8 +64,8 @@ def compare(options: argparse.Namespace) -> None:
             n_threads=options.threads,
             device=options.device,
         )
-        answer = words.answer(run.outcomes[0])
         outcome = run.outcomes[0]
+        first, answer = in_short(outcome), words.answer(outcome)
         best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
         # A policy that is not registered has no name to give to umab, so the code shows the object itself.
         shown = f'"{best.name}"' if can_be_named(best) else repr(best)
@@ -75,11 +76,11 @@ def compare(options: argparse.Namespace) -> None:
         )
         title = f"Which policy would have done best on {path.name}?"
         code += "  # the policy with the smallest regret here"
-        head = Head(title=title, lede=answer, command=options.command, code=code)
+        head = Head(title=title, lede=f"{first} {answer}", command=options.command, code=code)
         page = f"\n\n{write_report(run, out, head, options.certify)}" if out else ""
     which = _WHICH_IF_AWAY if losses.n_away else _WHICH
     which += "" if options.switches is None else f"\n\n{_sequence(losses, options.switches)}"
-    print(f"{words.facts(losses)}\n\n{regrets(run, options.switches)}\n{which}\n\n{answer}{page}")
+    print(f"{first}\n\n{words.facts(losses)}\n\n{regrets(run, options.switches)}\n{which}\n\n{answer}{page}")
 
 
 def _sequence(losses: Losses, switches: int) -> str:

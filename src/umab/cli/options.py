@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from umab.tables.losses import Losses
+    from umab.tables.missing import Missing
 
 Commands: TypeAlias = Any
 """The object to which argparse adds commands; its class is private."""
@@ -64,9 +65,11 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--missing",
-        choices=("refuse", "away"),
+        type=missing_losses,
         default="refuse",
-        help="what to do with a missing cell; away: the arm was not there in this round (default: refuse)",
+        metavar="MEANS",
+        help="what a missing cell means; away: the arm was not there in this round; drop: leave out the round; a "
+        "number: put it in its place; refuse: it is a mistake (default: refuse)",
     )
 
 
@@ -123,6 +126,20 @@ def read_table(options: argparse.Namespace) -> Losses:
         suspicious=suspicious,
         missing=options.missing,
     )
+
+
+def missing_losses(text: str) -> Missing:
+    """Read what missing losses mean: a word or a number."""
+    from umab.tables.missing import as_missing
+
+    try:
+        return as_missing(float(text))
+    except ValueError:
+        pass  # not a number, or not a finite one
+    try:
+        return as_missing(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be refuse, away, drop or a number, but got {text!r}") from None
 
 
 def whole_from(least: int) -> Callable[[str], int]:

@@ -25,10 +25,11 @@ def add(commands: Commands) -> None:
     )
     suiting.add_argument(
         "--group",
-        choices=("general", "changing"),
+        choices=("general", "changing", "heavy"),
         default="general",
-        help="the tables: general, for losses of many kinds; or changing, where the best arm changes, with the price "
-        "on the stationary tables of the general group (default: general)",
+        help="the tables: general, for losses of many kinds; changing, where the best arm changes, with the price "
+        "on the stationary tables of the general group; or heavy, for losses without a variance, where regret is by "
+        "the known means (default: general)",
     )
     suiting.add_argument(
         "--policy",
@@ -54,14 +55,16 @@ def add(commands: Commands) -> None:
     )
     add_device_options(suiting)
     suiting.add_argument(
-        "--out", metavar="FOLDER", help="where to write the report (default: report-suite, or report-changing)"
+        "--out",
+        metavar="FOLDER",
+        help="where to write the report (default: report-suite, report-changing or report-heavy, by the group)",
     )
 
 
 def run_suite(options: argparse.Namespace) -> None:
     """Run policies on the suite and print their scores."""
-    run = _run_changing if options.group == "changing" else _run_general
-    with report_folder(options, "report-suite" if options.group == "general" else "report-changing") as place:
+    run = {"general": _run_general, "changing": _run_changing, "heavy": _run_heavy}[options.group]
+    with report_folder(options, f"report-{'suite' if options.group == 'general' else options.group}") as place:
         page, missing = run(options, place)
     if missing:
         print(f"Not all data are real. Stand-ins were used for: {', '.join(missing)}.\n")
@@ -70,7 +73,7 @@ def run_suite(options: argparse.Namespace) -> None:
 
 
 def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options ask of either group."""
+    """Return what the options ask of a group."""
     return {
         "halves": options.half or ("development", "validation"),
         "policies": options.policy,
@@ -112,3 +115,21 @@ def _run_changing(options: argparse.Namespace, place: Path | None) -> tuple[Path
         print(f"\n{changing_page.verdict(shares)}\n")
     print(f"{changing_page.rule(found)}\n")
     return page, suite_page.stand_ins([shares.stationary for shares in found])
+
+
+def _run_heavy(options: argparse.Namespace, place: Path | None) -> tuple[Path | None, list[str]]:
+    """Do the same with the heavy group."""
+    from umab.research.experiments.tails import tails
+    from umab.research.report import heavy_page
+
+    asked = _asked(options)
+    if asked.pop("device") != "cpu":
+        raise ValueError("the heavy group has a table for each trial and runs on the processor, but got --device gpu")
+    numbers = heavy_page.numbers_of(tails(**asked))
+    page = heavy_page.write(numbers, place, options.command) if place else None
+    for half, found in numbers["halves"].items():
+        head = (f"{half} half", "told", "all", "home", "away")
+        print(as_table([head, *((line.name, line.told, *line.scores) for line in heavy_page.lines(found))], line=True))
+        print(*("", *heavy_page.verdicts(found), ""), sep="\n")
+    print(*heavy_page.rule(numbers["halves"]), "", sep="\n")
+    return page, numbers["stand_ins"]

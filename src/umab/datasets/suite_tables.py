@@ -5,7 +5,8 @@ the validation half. Both have the same kinds of losses, in tables that differ i
 seed, and what exactly happens. Every table is seeded, and names, order and contents are fixed: with a changed table it
 would be another suite.
 
-This is the general group; changing_tables.py has a second one, of tables in which the law of the losses changes.
+This is the general group. changing_tables.py has a second one, of tables in which the law of the losses changes, and
+heavy_tables.py a third, of losses without a variance.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from umab._support import checks
 from umab.algorithms.exp3 import EXP3
 from umab.datasets.changing_tables import CHANGING, ChangingEntry
+from umab.datasets.heavy_tables import HEAVY, HeavyEntry
 from umab.datasets.sales import other_stores, sales
 from umab.datasets.selection import selection
 from umab.datasets.stocks import other_stocks, stocks
@@ -30,7 +32,7 @@ from umab.tables.losses import Losses, Table
 
 __all__ = ["Entry", "Group", "Half", "entries", "suite"]
 
-Group: TypeAlias = Literal["general", "changing"]
+Group: TypeAlias = Literal["general", "changing", "heavy"]
 
 
 def suite(
@@ -49,7 +51,7 @@ def suite(
         ``"development"``, ``"validation"``, or None for both.
     group
         ``"general"`` for losses of many kinds; ``"changing"`` for tables in which the best arm or the level of all
-        arms changes, in many ways.
+        arms changes, in many ways; ``"heavy"`` for losses without a variance.
     names
         The tables to make, by default all. What the others need may be missing.
     seed
@@ -81,6 +83,10 @@ def entries(half: Half | None = None, *, group: Literal["changing"]) -> list[Cha
 
 
 @overload
+def entries(half: Half | None = None, *, group: Literal["heavy"]) -> list[HeavyEntry]: ...
+
+
+@overload
 def entries(half: Half | None = None, *, group: Group) -> Sequence[Entry]: ...
 
 
@@ -89,7 +95,8 @@ def entries(half: Half | None = None, group: Group = "general") -> Sequence[Entr
     if half is not None:
         checks.one_of("half", half, get_args(Half))
     checks.one_of("group", group, get_args(Group))
-    return [entry for entry in (CHANGING if group == "changing" else _GENERAL) if half in (None, entry.half)]
+    known: dict[Group, Sequence[Entry]] = {"general": _GENERAL, "changing": CHANGING, "heavy": HEAVY}
+    return [entry for entry in known[group] if half in (None, entry.half)]
 
 
 def _drawn(name: str, half: Half, about: str, make: Callable[[Rng], Table], world: World = "stationary") -> Entry:

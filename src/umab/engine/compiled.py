@@ -138,7 +138,7 @@ def _arguments_of_delays() -> tuple[Any, ...]:
     import numba.types as nb
 
     integers = functools.partial(nb.Array, nb.int64, layout="C")
-    return nb.int64, integers(2, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
+    return nb.int64, integers(3, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:

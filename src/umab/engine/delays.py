@@ -1,4 +1,4 @@
-"""How late feedback arrives: a constant delay, one delay per round, or a distribution."""
+"""How late feedback arrives: a constant delay, one for each round, one for each round and arm, or a distribution."""
 
 from __future__ import annotations
 
@@ -20,38 +20,52 @@ class Delays(NamedTuple):
     """Checked delays: the same for every trial, or drawn for each trial from a stream of its own."""
 
     given: Rounds | None
+    """Rounds × 1; or rounds × arms, if they depend on the arm that is drawn."""
+    n_arms: int | None
+    """None if they must not depend on the arm."""
     distribution: Distribution | None
     description: str
 
     @classmethod
-    def of(cls, delays: Any, n_rounds: int) -> Delays:
-        """Return `delays` for `n_rounds`: a whole number, one per round, or a function that draws them."""
+    def of(cls, delays: Any, n_rounds: int, n_arms: int | None = None) -> Delays:
+        """Return delays: a whole number, one for each round, one for each round and arm, or a function that draws them.
+
+        Without `n_arms`, those that depend on the arm are refused.
+        """
         if callable(delays):
             name = getattr(delays, "__qualname__", repr(delays))
-            return cls(None, delays, f"drawn by {name}")
+            return cls(None, n_arms, delays, f"drawn by {name}")
         if np.ndim(delays) == 0:
             constant = checks.whole("delays", delays.item() if isinstance(delays, np.ndarray) else delays, least=0)
-            return cls(np.full(n_rounds, min(constant, n_rounds), dtype=np.int64), None, f"constant {constant}")
-        given = _checked(delays, n_rounds)
-        return cls(given, None, f"array with sha256 {hashlib.sha256(given.tobytes()).hexdigest()}")
+            every = np.full((n_rounds, 1), min(constant, n_rounds), dtype=np.int64)
+            return cls(every, n_arms, None, f"constant {constant}")
+        given = _checked(delays, n_rounds, n_arms)
+        return cls(given, n_arms, None, f"array with sha256 {hashlib.sha256(given.tobytes()).hexdigest()}")
 
     def of_trials(self, seed: int, trials: range, n_rounds: int) -> Rounds:
-        """Return the delays of some trials, one row each."""
+        """Return the delays of some trials: trials × rounds × 1, or trials × rounds × arms."""
         if self.distribution is None:
             assert self.given is not None
-            return np.broadcast_to(self.given, (len(trials), n_rounds))
+            return np.broadcast_to(self.given, (len(trials), *self.given.shape))
         # Not the streams of the draws, so that arms are drawn from the same uniform numbers whatever the delays.
         generators = (np.random.Generator(stream(seed, trial, of_delays=True)) for trial in trials)
-        return np.array([_checked(self.distribution(each, n_rounds), n_rounds) for each in generators])
+        drawn = [_checked(self.distribution(each, n_rounds), n_rounds, self.n_arms) for each in generators]
+        return np.array(np.broadcast_arrays(*drawn))  # some of them may depend on the arm, and others not
 
 
-def _checked(delays: Any, n_rounds: int) -> Rounds:
+def _checked(delays: Any, n_rounds: int, n_arms: int | None) -> Rounds:
+    """Return delays as rounds × 1 or rounds × arms."""
     array = np.asarray(delays)
-    if array.shape != (n_rounds,) or array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu" or array.shape not in ((n_rounds,), (n_rounds, n_arms)):
+        apart = "" if n_arms is None else f", or for each of them and each of {n_arms} arms"
         raise ValueError(
-            f"delays must be a whole number for each of {n_rounds} rounds, but got {array.dtype} of shape {array.shape}"
+            f"delays must be a whole number for each of {n_rounds} rounds{apart}, but got {array.dtype} of shape "
+            f"{array.shape}"
         )
+    array = array.reshape(n_rounds, -1)
     if array.min() < 0:
-        raise ValueError(f"delays must be at least 0, but got {array.min()} for round {int(array.argmin())}")
+        row, column = divmod(int(array.argmin()), array.shape[1])
+        arm = f" and arm {column}" if array.shape[1] > 1 else ""
+        raise ValueError(f"delays must be at least 0, but got {array.min()} for round {row}{arm}")
     # Feedback after the last round never arrives, so no delay need be longer than the run.
     return np.asarray(np.minimum(array, n_rounds), dtype=np.int64)

@@ -146,7 +146,7 @@ class _Device:
         found: int = 8 * (self.size + GENERATOR_SIZE + (self.n_arms if self.among else 1) + 1)
         if self.late is not None:
             found += 8 * self.n_open * (1 + 5 + self.ticket_size) + 8 * self.ticket_size
-            found += 8 * self.n_rounds if self.late.given is None else 0
+            found += 8 * self.n_rounds * self.n_arms if self.late.given is None else 0  # functions may draw so many
         return found
 
     def plan(self, n_blocks: int) -> tuple[int, int]:
@@ -172,14 +172,16 @@ class _Device:
         return n_threads // TRIALS_A_BLOCK, int(n_piece)
 
     def delays_of(self, blocks: _Blocks, seed: int) -> npt.NDArray[np.int64]:
-        """Return the delays of each trial, or one row for all."""
+        """Return the delays of each trial, or one row for all: rows × rounds × 1, or rows × rounds × arms."""
         assert self.late is not None
         if self.late.given is not None:
-            return self.late.given[None, :]
-        found = np.zeros((TRIALS_A_BLOCK * len(blocks.cells), self.n_rounds), dtype=np.int64)
-        for k, (first, size) in enumerate(zip(blocks.first.tolist(), blocks.sizes.tolist(), strict=True)):
-            at = TRIALS_A_BLOCK * k
-            found[at : at + size] = self.late.of_trials(seed, range(first, first + size), self.n_rounds)
+            return self.late.given[None]
+        sizes = zip(blocks.first.tolist(), blocks.sizes.tolist(), strict=True)
+        drawn = [self.late.of_trials(seed, range(first, first + size), self.n_rounds) for first, size in sizes]
+        n_delays = max(each.shape[2] for each in drawn)
+        found = np.zeros((TRIALS_A_BLOCK * len(drawn), self.n_rounds, n_delays), dtype=np.int64)
+        for at, each in enumerate(drawn):
+            found[TRIALS_A_BLOCK * at : TRIALS_A_BLOCK * at + len(each)] = each
         return found
 
 

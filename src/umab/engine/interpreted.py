@@ -67,7 +67,7 @@ def play(
     n_uniforms = numbers_needed(table, slice(0, table.n_rounds))
     uniforms = iter(np.random.Generator(stream(seed, trial)).random(n_uniforms).tolist())
     there = np.isfinite(table.table).tolist()
-    given = Delays.of(0 if delays is None else delays, table.n_rounds)
+    given = Delays.of(0 if delays is None else delays, table.n_rounds, table.n_arms)
     (late,) = given.of_trials(seed, range(trial, trial + 1), table.n_rounds)
     due: defaultdict[int, list[tuple[list[float], int, int, float, tuple[Any, ...]]]] = defaultdict(list)
     parameters, state = policy.parameters_for(table.n_arms), policy.init(table.n_arms)
@@ -82,7 +82,7 @@ def play(
         else:
             arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
         state, ticket = select(policy, parameters, state, account, told)
-        due[t + int(late[t])].append((row, arm, account, account_probability, ticket))
+        due[t + int(late[t, min(arm, late.shape[1] - 1)])].append((row, arm, account, account_probability, ticket))
         for then, drawn, its_account, with_probability, its_ticket in due.pop(t, []):
             if isinstance(policy, FullInformation):
                 state = policy.update_full(parameters, state, then)

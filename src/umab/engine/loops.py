@@ -141,10 +141,10 @@ def run_delayed(
 ) -> None:
     """Play some rounds of some trials, from round `first` on, with late feedback.
 
-    As `run`, but `losses` has all rounds, and a row of `delays` has the delays of one trial for these rounds. Open
-    choices are kept in rings of `size` places, more than the longest delay, which carry on to the next call. Round s
-    has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket in `rooms`, whose
-    last place is blank.
+    As `run`, but `losses` has all rounds, and `delays` has, for each trial and each of these rounds, one delay, or one
+    for each arm. Open choices are kept in rings of `size` places, more than the longest delay, which carry on to the
+    next call. Round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket
+    in `rooms`, whose last place is blank.
     The rounds that fall due together form a list. For each place, `links` has the arm drawn there, the next round of
     the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
     """
@@ -203,7 +203,7 @@ def play_delayed(
         open_probabilities[trial, place] = probabilities[arm]
         state = note(parameters, state, arm, rooms[trial, place], rooms[trial, size])
         links[trial, 0, place] = arm
-        s = line_up(links, trial, now, delays[t])
+        s = line_up(links, trial, now, delays[t, min(arm, delays.shape[1] - 1)])
         while s >= 0:
             at = s % size
             arm, probability = links[trial, 0, at], open_probabilities[trial, at]
@@ -307,7 +307,7 @@ def play_among(
         state = note(parameters, state, account, rooms[trial, place], rooms[trial, size])
         links[trial, 0, place] = account
         links[trial, 4, place] = arm
-        s = line_up(links, trial, now, delays[t])
+        s = line_up(links, trial, now, delays[t, min(arm, delays.shape[1] - 1)])
         while s >= 0:
             at = s % size
             drawn, account, probability = links[trial, 4, at], links[trial, 0, at], open_probabilities[trial, at]
@@ -355,7 +355,7 @@ def run_advised(
             open_probabilities[trial, place] = probabilities[arm]
             state = note(parameters, state, arm, advice[t], rooms[trial, place], rooms[trial, size])
             links[trial, 0, place] = arm
-            s = line_up(links, trial, now, delays[trial, t])
+            s = line_up(links, trial, now, delays[trial, t, min(arm, delays.shape[2] - 1)])
             while s >= 0:
                 at = s % size
                 arm, probability = links[trial, 0, at], open_probabilities[trial, at]

@@ -109,9 +109,10 @@ def simulate(
         expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
         fit into memory.
     delays
-        How many rounds late the loss of a round arrives: a whole number, an array with one for each round, or a
-        function of a random generator and the number of rounds that returns such an array. The function is called for
-        each trial, with a stream of its own. With delay d, the policy learns from the loss of round s before the draw
+        How many rounds late the loss of a round arrives: a whole number; an array with one for each round; rounds ×
+        arms of them, if the delay depends on the arm that is drawn, as run times do; or a function of a random
+        generator and the number of rounds that returns such an array. The function is called for each trial, with a
+        stream of its own. With delay d, the policy learns from the loss of round s before the draw
         of round s + d + 1. Losses that are due together arrive in the order of their draws, and choices still open at
         the end are forgotten. Every policy uses the probability at the time of the draw. None means no delay.
     eligible
@@ -160,7 +161,7 @@ def simulate(
     wanted = [advice_for(each, advised, table, device) for each in wanted]
     for each in wanted:
         check_range(each, table)
-    late = None if delays is None else Delays.of(delays, table.n_rounds)
+    late = None if delays is None else Delays.of(delays, table.n_rounds, table.n_arms)
     shown: contextlib.AbstractContextManager[Progress] = (
         contextlib.nullcontext(progress)
         if isinstance(progress, Progress)

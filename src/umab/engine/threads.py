@@ -117,7 +117,7 @@ def run_delayed(
     open_probabilities: Any,
     links: Any,
 ) -> None:
-    """Play some rounds with late feedback. If all trials have the same delays, `delays` has one row."""
+    """Play some rounds with late feedback. If all trials have the same delays, `delays` has them once."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
         table = tables[at // TRIALS_A_BLOCK]

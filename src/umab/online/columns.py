@@ -68,9 +68,17 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
 
 
 def read(
-    saved: Any, labels: tuple[Label, ...], numbers_of: range, id_of: Callable[[int, str], Any], record: Record | None
+    saved: Any,
+    labels: tuple[Label, ...],
+    numbers_of: range,
+    id_of: Callable[[int, str], Any],
+    record: Record | None,
+    blank: Buffer | None = None,
 ) -> dict[str, Open]:
-    """Return the open choices of a saved learner by their ids, checked: compiled code trusts their indices."""
+    """Return the open choices of a saved learner by their ids, checked: compiled code trusts their indices.
+
+    If a file has no tickets although the policy has some, each choice gets the `blank` one, if there is one.
+    """
     n, n_arms = saved["n"], len(labels)
     if type(n) is not int or n < 0:
         raise ValueError(f"the number of open choices must be at least 0, but got {n!r}")
@@ -99,7 +107,9 @@ def read(
         _check(name, (column[name] > 0.0) & (column[name] <= 1.0))
     _check("time", np.isfinite(column["time"]))
     tickets: Sequence[Buffer | None] = [None] * n
-    if record is not None:
+    if record is not None and blank is not None and "tickets" not in saved:
+        tickets = [blank.copy() for _ in range(n)]
+    elif record is not None:
         size, told = record.size(n_arms), saved.get("tickets", "")
         if isinstance(told, list):  # of version 3: the fields of each ticket
             told = _text(np.array([_packed(record, fields) for fields in told], dtype="<f8"))

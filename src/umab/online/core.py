@@ -18,7 +18,7 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
 from umab.engine.compiled import crediting_kernel, online_kernels
-from umab.engine.layout import Buffer, blank_ticket, layout_of
+from umab.engine.layout import Buffer, blank_ticket, kept_ticket, layout_of
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import columns
@@ -71,8 +71,8 @@ class Core:
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._load_kernels()
-        self._has_tickets = self.layout.ticket is not None
-        self._tells_accounts = policy.credited is not None
+        self._has_tickets, self._tells_accounts = self.layout.ticket is not None, policy.credited is not None
+        self._blanks = functools.cache(functools.partial(blank_ticket, policy, self.layout))
         self._before: Before | None = None
 
     def _load_kernels(self) -> None:
@@ -122,7 +122,7 @@ class Core:
 
     def _blank_ticket(self) -> Buffer:
         """Return a ticket to be filled in."""
-        return blank_ticket(self.policy, self.layout, len(self.labels))
+        return self._blanks(len(self.labels)).copy()
 
     def draw(self, eligible: npt.NDArray[np.bool_] | None) -> Choice:
         """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on."""
@@ -136,7 +136,7 @@ class Core:
             account, account_probability, ticket = index, probability, None
             identity = f"{self._id_begins}{number}"
         else:
-            identity = f"{self._id_begins}{number}{TICKET if eligible is None else AMONG}"
+            identity = f"{self._id_begins}{number}{TICKET * self.policy.needs_ticket if eligible is None else AMONG}"
             if eligible is None:
                 ticket = self._blank_ticket()
                 index, probability = self._select(self.buffer, len(self.labels), uniform, -1, ticket)
@@ -194,9 +194,7 @@ class Core:
         account, n_arms, probability = self.index.get(draw.account), len(self.labels), draw.account_probability
         if account is None:
             return
-        ticket = () if self.layout.ticket is None else (self.layout.ticket.pack_fields(draw.ticket or {}),)
-        if ticket and len(ticket[0]) != len(self._blank_ticket()):
-            raise ValueError("a draw with a ticket must be settled before the arms change, but they have changed")
+        ticket = () if self.layout.ticket is None else (kept_ticket(self.policy, self.layout, n_arms, draw.ticket),)
         self._before = None
         if self._tells_accounts and account != index:
             self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index)
@@ -293,7 +291,8 @@ class Core:
         changed = self.buffer.copy()  # a draw that does not fit must change nothing
         ticket, record = self._note(changed, account), self.layout.ticket
         fields = None if record is None or ticket is None else record.fields(ticket)
-        if not whole or draw.index != index or draw.ticket != fields:
+        known = (fields,) if self.policy.needs_ticket else (fields, None)
+        if not whole or draw.index != index or draw.ticket not in known:
             raise AlteredChoiceError(
                 f"a draw must fit the state of the learner, but {draw!r} does not: the arm has index {index} and "
                 f"probability {probability!r}, and the ticket would be {fields!r}"
@@ -373,7 +372,8 @@ class Core:
             )
             core._read_ids(saved["ids"])
             numbers = range(-len(core.earlier_ids), core.n_drawn)
-            core.open = columns.read(saved["open"], labels, numbers, core._id_of, core.layout.ticket)
+            blank = None if core.policy.needs_ticket else core._blank_ticket()
+            core.open = columns.read(saved["open"], labels, numbers, core._id_of, core.layout.ticket, blank)
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):
                 raise ValueError(f"there are {len(core.tallies)} counters for {len(labels)} arms")

@@ -173,8 +173,8 @@ class Learner(Releasing):
         foreign
             What to do with a choice that another learner made: raise a `umab.errors.ForeignChoiceError`, or learn from
             it, once. Its probability is right, but this learner's state is not the one that it was drawn from: to the
-            guarantee it is late feedback. A choice that was drawn with `among`, or by a policy with tickets, is
-            refused, because it does not hold all that is needed.
+            guarantee it is late feedback. A choice that was drawn with `among`, or by a policy that needs its tickets,
+            is refused, because it does not hold all that is needed.
         """
         if type(loss) is float and reward is None and not self._maximize:  # as `as_loss`, without the call
             value = loss

@@ -76,11 +76,15 @@ class CostsAmong(NamedTuple):
 
     def final_regret(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         """Return R_T of every trial, up to rounding, without storing the rounds before it."""
-        spent = np.zeros((len(arms), self.eligible.shape[1]))
+        return self.in_losses((self.spent(arms, self.eligible) - self.against[-1]).max(axis=1))
+
+    def spent(self, arms: npt.NDArray[Any], counted: Mask) -> Table:
+        """Return what the arms of every trial cost, over the rounds that each column counts, in units of costs."""
+        spent = np.zeros((len(arms), counted.shape[1]))
         for piece in pieces(len(self.table)):
             paid = self.table[np.arange(piece.start, piece.stop), arms[:, piece]]
-            spent += paid @ self.eligible[piece].astype(np.float64)
-        return self.in_losses((spent - self.against[-1]).max(axis=1))
+            spent += paid @ counted[piece].astype(np.float64)
+        return spent
 
 
 def costs_of(losses: Losses, advice: Advice | None = None) -> Costs | CostsAmong:

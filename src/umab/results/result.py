@@ -22,8 +22,9 @@ from umab._support.files import write_atomically
 from umab.results import tracking
 from umab.results.among import costs_of
 from umab.results.plotting import Chart, curve, curve_chart
+from umab.results.regret import Costs
 from umab.tables.advice import Advice
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 
 if TYPE_CHECKING:
     import pandas
@@ -139,6 +140,41 @@ class Result:
             raise ValueError("the tracking regret compares with sequences of arms, but this result is against experts")
         arms = None if self.provenance["expected"] else self.arms
         return tracking.tracking_regret(self.final_regret, losses, switches, arms)
+
+    def regret_by_means(self, means: Any) -> npt.NDArray[np.float64]:
+        """Return the regret of every trial by the known means of the arms, against the arm with the smallest mean.
+
+        It is the sum of the means of the arms drawn, minus the smallest mean in every round. The losses do not enter.
+        So it suits losses with heavy tails, where a few outliers decide which arm has the smallest sum.
+
+        Losses in which arms are away are refused, and so are results with ``keep="summary"``, which have no arms, and
+        results with advice, which are compared with experts.
+
+        Parameters
+        ----------
+        means
+            The mean of the losses of each arm, a finite number.
+
+        Examples
+        --------
+        >>> import umab, umab.datasets
+        >>> losses = umab.datasets.suite(group="heavy", names=["tempting"])["tempting"]
+        >>> result = umab.simulate("uniform", losses, n_trials=3)
+        >>> result.regret_by_means([1.0, 2.0, 2.0, 2.0])
+        array([3765., 3778., 3769.])
+        """
+        losses = self._kept("the regret by means", self._losses)
+        if self._advice is not None:
+            raise ValueError("the regret by means compares with arms, but this result is against experts")
+        refuse_away(losses, "the regret by means")
+        if not isinstance(means, Iterable):
+            raise TypeError(f"means must have one number for each arm, but got {means!r}")
+        known = [checks.finite("mean", mean) for mean in means]
+        if len(known) != losses.n_arms:
+            raise ValueError(f"means must have one number for each arm, but got {len(known)} for {losses.n_arms} arms")
+        costs = Costs.of(Losses.of([known]))  # so that no difference overflows
+        drawn = np.stack([np.bincount(arms, minlength=losses.n_arms) for arms in self.arms])
+        return costs.in_losses(drawn @ costs.table[0])
 
     @property
     def arms(self) -> Array:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from umab.tables.cells import MISSING, shown
 from umab.tables.logs import refuse_log, with_probabilities
+from umab.tables.missing import ways_out
 from umab.tables.sheet import Sheet, Table
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _key(name: str) -> str:
 
 
 def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tuple[str, ...], list[str], Table]:
-    """Return the arms, the rounds and the losses of a long table; nan is the loss of an arm that is away."""
+    """Return the arms, the rounds and the losses of a long table; nan is a gap."""
     values = sheet.select([value_at]).numbers("column")[:, 0]
     round_of, rounds = _places(_keys(sheet, round_at, MISSING), sort=True)
     arm_of, arms = _places(_keys(sheet, arm_at, [""]), sort=False)  # an arm may be called none
@@ -74,13 +75,13 @@ def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tupl
             f"{second}; keep one (pairs of round and arm with more than one value: {int((counts > 1).sum())})"
         )
     as_in_a_log = len(pairs) == len(rounds)
-    if len(pairs) < n_pairs and (as_in_a_log or not sheet.away):
+    if len(pairs) < n_pairs and (as_in_a_log or not sheet.gaps):
         gaps = pairs != np.arange(len(pairs))
         round, arm = divmod(int(gaps.argmax()) if gaps.any() else len(pairs), len(arms))
         if as_in_a_log:
             advice = f"every round has only one arm, as in a log: if it is one, {with_probabilities(sheet)}"
         else:
-            advice = f"fill in what it would have cost, or delete the round; {sheet.if_away()}"
+            advice = ways_out(sheet.wording)
         raise ValueError(
             f"{rule} {rounds[round]!r} has none for arm {arms[arm]!r} (missing pairs of round and arm: "
             f"{n_pairs - len(pairs)} of {n_pairs}); {advice}"

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,12 @@ import numpy.typing as npt
 from umab._support import checks, display
 from umab.tables import sheet
 from umab.tables.cells import is_missing
+from umab.tables.missing import Missing, as_missing, ways_out, without_gaps
 from umab.tables.reading import read_arms
 from umab.tables.wording import IN_PYTHON, Wording
 
 Table = sheet.Table
 Mask = npt.NDArray[np.bool_]
-Missing = Literal["refuse", "away"]
 
 
 class TableWarning(UserWarning):
@@ -76,6 +76,8 @@ class Losses:
         With ``missing="away"``, a missing loss (nan, None, a masked entry) means that the arm was not there in this
         round. `eligible`, rounds × arms of booleans, says the same without marks in the data: where it is false, the
         arm was not there, and the number in its place has no effect. In every round, at least one arm must be there.
+        With ``missing="drop"``, rounds with a missing loss are left out. With a number, it takes the place of each
+        missing loss.
 
         Examples
         --------
@@ -85,7 +87,7 @@ class Losses:
         >>> Losses.of([[0.1, 0.2], [0.3, None], [0.5, 0.6]], missing="away").eligible.tolist()
         [[True, True], [True, False], [True, True]]
         """
-        away = checks.one_of("missing", missing, get_args(Missing)) == "away"
+        missing = as_missing(missing)
         found: tuple[Any, Iterable[str] | None, str, Mapping[str, Any]]
         is_path = isinstance(data, (str, os.PathLike))
         if not is_path and (reward or drop or suspicious != "refuse"):
@@ -93,13 +95,14 @@ class Losses:
                 f"reward, drop and suspicious are only for the path of a file, but got them for {type(data).__name__}"
             )
         if isinstance(data, Losses):
-            if arms is None and source is None and provenance is None and eligible is None:
+            missing = "away" if missing == "refuse" else missing
+            if missing == "away" and arms is None and source is None and provenance is None and eligible is None:
                 return data
-            away = True
             found = data.table, data.arms, data.source, data.provenance
         elif is_path:
             read = read_file(data, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious, missing=missing)
             found = read.table, read.arms, read.source, read.provenance
+            missing = "away" if read.n_away else "refuse"
         else:
             # Anything with columns counts as a frame, so pandas and polars need not be imported.
             found = data, getattr(data, "columns", None), type(data).__name__, {}
@@ -109,7 +112,7 @@ class Losses:
             names if arms is None else arms,
             origin if source is None else source,
             about if provenance is None else provenance,
-            away=away,
+            missing=missing,
             eligible=eligible,
         )
 
@@ -151,9 +154,10 @@ class Losses:
             first line; a column that counts up in equal whole steps, as row numbers do; a last row that is called
             Total or Mean, or that holds the sums or means of all rows above it.
         missing
-            Whether to "refuse" a missing cell, or to read it as an arm that was "away" in this round: an empty cell,
-            nan, NA, null or a dash, or in a long table an arm without a row in some round. In every round, at least one
-            arm must be there, and two in some round; every arm must have a number in some round.
+            What to do about a missing cell: an empty one, nan, NA, null or a dash, or in a long table an arm without a
+            row in some round. "refuse" it; read it as an arm that was "away" in this round; "drop" the round; or a
+            number to put in its place, which is a reward if the others are. If arms may be away, at least one arm must
+            be there in every round, and two in some round. Every arm must have a number in some round.
 
         Examples
         --------
@@ -175,11 +179,11 @@ class Losses:
         source: str,
         provenance: Mapping[str, Any],
         *,
-        away: bool,
+        missing: Missing,
         eligible: Any = None,
     ) -> Losses:
         arms = None if names is None else tuple(str(name) for name in names)
-        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms, away=away)
+        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms, refuse=missing == "refuse")
         if table.ndim != 2:
             raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
         n_rounds, n_arms = table.shape
@@ -193,8 +197,12 @@ class Losses:
             raise ValueError(f"every column must have one name, but got {len(arms)} names for {n_arms} columns")
         sheet.check_names(arms)
         there = None if eligible is None else _as_mask(eligible, table.shape, arms)
+        gaps = np.isnan(table) if there is None else np.isnan(table) & there
+        if gaps.any() and missing not in ("refuse", "away"):
+            table, left = without_gaps(table, gaps, missing)
+            there = None if there is None else there[left]
         if there is not None or not np.isfinite(table).all():
-            _mark_away(table, arms, there, nan_is_away=away)
+            _mark_away(table, arms, there, nan_is_away=missing == "away")
         table.setflags(write=False)
         return cls(table=table, arms=arms, source=source, provenance=provenance)
 
@@ -244,7 +252,7 @@ class Losses:
         return f"Losses of {self.n_rounds} rounds, {self.n_arms} arms, from {low:g} to {high:g}{away}"
 
 
-_IF_AWAY = f"if the arm was not there in this round, {IN_PYTHON.away}"
+_WAYS_OUT = ways_out(IN_PYTHON)
 
 
 def refuse_away(losses: Losses, what: str) -> None:
@@ -270,7 +278,7 @@ def _mark_away(table: Table, arms: tuple[str, ...], there: Mask | None, *, nan_i
     if bad.any():
         row, column = (int(at) for at in np.argwhere(bad)[0])
         loss = table[row, column]
-        hint = f"; {_IF_AWAY}" if np.isnan(loss) else ""
+        hint = f"; {_WAYS_OUT}" if np.isnan(loss) else ""
         raise ValueError(f"losses must be finite, but got loss={loss} in row {row} of arm {arms[column]!r}{hint}")
     empty = away.all(axis=1)
     if empty.any():
@@ -294,11 +302,14 @@ def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Ma
     return mask
 
 
-def _as_floats(data: Any, arms: Sequence[str] | None, *, away: bool) -> Table:
-    """Return a copy of `data` as float64 in C-order; a copy, so that later changes to `data` have no effect."""
+def _as_floats(data: Any, arms: Sequence[str] | None, *, refuse: bool) -> Table:
+    """Return a copy of `data` as float64 in C-order; a copy, so that later changes to `data` have no effect.
+
+    Missing values become nan, unless they are to be refused.
+    """
     if np.ma.isMaskedArray(data) and np.ma.getmaskarray(data).any():
-        if not away:
-            raise ValueError(f"losses must not be missing, but the array has masked entries; {_IF_AWAY}")
+        if refuse:
+            raise ValueError(f"losses must not be missing, but the array has masked entries; {_WAYS_OUT}")
         data = np.ma.filled(data.astype(object), np.nan)
     try:
         array = np.asarray(data)
@@ -311,11 +322,11 @@ def _as_floats(data: Any, arms: Sequence[str] | None, *, away: bool) -> Table:
         array = np.array(data, dtype=object)
         named = arms if arms and len(arms) == array.shape[1] else None
         for (row, column), value in np.ndenumerate(array):
-            if is_missing(value) and away:
+            if is_missing(value) and not refuse:
                 array[row, column] = np.nan
             elif not _is_number(value):
                 where = f"row {row} of arm {named[column]!r}" if named else f"row {row}, column {column}"
-                hint = f"; {_IF_AWAY}" if is_missing(value) else ""
+                hint = f"; {_WAYS_OUT}" if is_missing(value) else ""
                 raise TypeError(f"losses must be numbers, but got {value!r} in {where}{hint}")
         return np.array(array, dtype=np.float64, order="C")
     raise TypeError(f"losses must be a table of numbers, but got {type(data).__name__} of {array.dtype}")
@@ -336,18 +347,21 @@ def read_file(
     reward: bool = False,
     drop: Sequence[str] = (),
     suspicious: str = "refuse",
-    missing: str = "refuse",
+    missing: Missing = "refuse",
 ) -> Losses:
     """Return the table in a file, as `Losses.read` does; `wording` is how error messages name the options."""
     if isinstance(drop, str):
         raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
     allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
-    away = checks.one_of("missing", missing, get_args(Missing)) == "away"
+    missing = as_missing(missing)
     dropped = list(drop)
-    read = read_arms(Path(path), reward=reward, drop=dropped, allow=allow, away=away, wording=wording)
+    read = read_arms(Path(path), reward=reward, drop=dropped, allow=allow, missing=missing, wording=wording)
     for name in read.set_aside:
         told = f"column {name!r} of {str(path)!r} holds dates and was set aside, as with {wording.drop([name])}"
         warnings.warn(told, TableWarning, stacklevel=3)
-    about = {"reward": bool(reward), "drop": dropped, "set_aside": list(read.set_aside)}
-    about |= {"missing": missing} if away else {}
-    return Losses._checked(read.table, read.arms, str(Path(path)), about, away=away)
+    about: dict[str, Any] = {"reward": bool(reward), "drop": dropped, "set_aside": list(read.set_aside)}
+    about |= {"unit": read.unit} if read.unit else {}
+    about |= {"missing": missing} if missing != "refuse" else {}
+    if read.n_missing and missing != "away":
+        about |= {"n_missing": read.n_missing, "n_left_out": read.n_left_out}
+    return Losses._checked(read.table, read.arms, str(Path(path)), about, missing=missing)

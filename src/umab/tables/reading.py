@@ -20,8 +20,10 @@ import numpy as np
 from umab._support.extras import extra
 from umab.tables.cells import PLAIN_NUMBERS, is_decimal
 from umab.tables.long import key_columns, long_columns, pivot
+from umab.tables.missing import Missing, without_gaps
 from umab.tables.sheet import Sheet, Table, check_names, records, unreadable
 from umab.tables.suspicion import check_counting, check_header, nameless, why_total
+from umab.tables.units import unit_of
 from umab.tables.wording import IN_PYTHON, Wording
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -39,16 +41,28 @@ class Read(NamedTuple):
     """The losses; nan for an arm that is away."""
     set_aside: tuple[str, ...]
     """The columns of dates, which are not arms."""
+    unit: str | None
+    """What a round is, such as an hour, if dates say so."""
+    n_missing: int
+    """How many losses were missing."""
+    n_left_out: int
+    """How many rounds were left out for that."""
 
 
 def read_arms(
-    path: Path, *, reward: bool, drop: Sequence[str], allow: bool, away: bool = False, wording: Wording = IN_PYTHON
+    path: Path,
+    *,
+    reward: bool,
+    drop: Sequence[str],
+    allow: bool,
+    missing: Missing = "refuse",
+    wording: Wording = IN_PYTHON,
 ) -> Read:
     """Return the arms and losses of a wide or long table.
 
-    Refuse what looks suspicious, unless `allow`, and missing cells, unless they mean that an arm is `away`.
+    Refuse what looks suspicious, unless `allow`, and missing cells, unless `missing` says what they mean.
     """
-    sheet = replace(read(path, wording), away=away)
+    sheet = replace(read(path, wording), gaps=missing != "refuse")
     if sheet.content and not allow:
         check_header(sheet)
     for name in drop:
@@ -58,6 +72,7 @@ def read_arms(
     kept = sheet.select([at for at, name in enumerate(sheet.names) if name not in drop])
     keys = key_columns(kept.names, reward=reward)  # these may well be dates
     dates = [name for at, name in enumerate(kept.names) if name not in keys and kept.holds_dates(at)]
+    not_arms = [at for at, name in enumerate(sheet.names) if name in dates or (name in drop and sheet.holds_dates(at))]
     kept = kept.select([at for at, name in enumerate(kept.names) if name not in dates])
     columns = long_columns(kept, reward=reward)
     if columns is None:
@@ -67,15 +82,17 @@ def read_arms(
         _check_choice(path, kept.names, advice)
         arms, table = kept.names, kept.numbers()
         rounds, labels = None, [str(cell) for cell in sheet.cells.row(-1)]
+        units = [unit_of(sheet.times(at)) for at in not_arms]
     else:
         arms, rounds, table = pivot(kept, *columns)
         _check_choice(path, arms)
-        labels = rounds[-1:]
+        labels, units = rounds[-1:], [unit_of(rounds)]
 
     def where(row: int) -> str:
         return sheet.where(row) if rounds is None else f"round {rounds[row]!r}"
 
-    _check_rounds(path, table, where)
+    if missing == "away":
+        _check_rounds(path, table, where)
     if not allow:
         if columns is None:
             check_counting(kept, table)
@@ -85,8 +102,17 @@ def read_arms(
                 f"the last row must be a round, but {where(len(table) - 1)} {why}; if it is a total, delete it; if "
                 f"not, {wording.allow}"
             )
-    # Not -table: a reward of 0 is a loss of 0, and not of -0.
-    return Read(arms, 0.0 - table if reward else table, tuple(dates))
+    n_rounds, gaps = len(table), np.isnan(table)
+    if gaps.any() and missing != "away":
+        table, _ = without_gaps(table, gaps, missing)
+    return Read(
+        arms,
+        0.0 - table if reward else table,  # not -table: a reward of 0 is a loss of 0, and not of -0
+        tuple(dates),
+        unit=next(filter(None, units), None),
+        n_missing=int(gaps.sum()),
+        n_left_out=n_rounds - len(table),
+    )
 
 
 def _check_choice(path: Path, arms: Sequence[str], advice: str = "") -> None:

@@ -8,12 +8,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.tables.cells import MISSING, PLAIN_NUMBERS, is_date, is_decorated, is_total, shown
+from umab.tables.missing import ways_out
 from umab.tables.wording import IN_PYTHON, Wording
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class Sheet:
         What separates the cells of the text.
     wording
         How error messages name the options.
-    away
-        Whether a missing cell means that the arm was away.
+    gaps
+        Whether a missing cell is read as nan, and not refused.
     """
 
     path: Path
@@ -50,7 +51,7 @@ class Sheet:
     content: bytes = b""
     delimiter: str = ","
     wording: Wording = IN_PYTHON
-    away: bool = False
+    gaps: bool = False
 
     def select(self, columns: Sequence[int]) -> Sheet:
         """Return the sheet with these columns only."""
@@ -72,15 +73,16 @@ class Sheet:
         """Say how to leave columns out."""
         return f"leave {'it' if len(names) == 1 else 'them'} out with {self.wording.drop(names)}"
 
-    def if_away(self) -> str:
-        """Say what to do if an arm that has no loss in a round was not there."""
-        return f"if the arm was not there in this round, {self.wording.away}"
-
     def texts(self, column: int) -> polars.Series:
         """Return a column as text, without spaces around it."""
         import polars
 
         return self.cells.to_series(column).cast(polars.String).fill_null("").str.strip_chars()
+
+    def times(self, column: int) -> list[Any]:
+        """Return a column of dates or times: as texts, or with the types of a Parquet file."""
+        series = self.cells.to_series(column)
+        return (series if series.dtype.is_temporal() else self.texts(column)).to_list()
 
     def holds_dates(self, column: int) -> bool:
         """Whether a column holds only dates or times. The last row may be a total without a date."""
@@ -98,7 +100,7 @@ class Sheet:
         return all(map(is_date, texts[:-1].unique())) and (is_date(last) or last == "" or is_total(last))
 
     def numbers(self, kind: str = "arm") -> Table:
-        """Return the cells as finite numbers, or nan for arms that are away; `kind` is what messages call a column."""
+        """Return the cells as finite numbers, or nan for gaps; `kind` is what messages call a column."""
         import polars
 
         if self.content:
@@ -111,14 +113,16 @@ class Sheet:
         table = floats.to_numpy()
         finite = np.isfinite(table)
         bad = ~finite
-        if self.away:
+        if self.gaps:
             bad &= ~self._missing(table)
             if kind == "arm":
                 bad |= ~finite.any(axis=0)  # a column without numbers is not an arm
         if bad.any():
             row, column = divmod(int(bad.argmax()), len(self.names))
             numberless = not finite[:, column].any()
-            self._refuse(row, column, kind, infinite=np.isinf(table[row, column]), numberless=numberless)
+            infinite = bool(np.isinf(table[row, column]))
+            n_missing = int(self._missing(table).sum())
+            self._refuse(row, column, kind, infinite=infinite, numberless=numberless, n_missing=n_missing)
         return table
 
     def _missing(self, table: Table) -> npt.NDArray[np.bool_]:
@@ -132,7 +136,9 @@ class Sheet:
         numeric = [dtype.is_numeric() or dtype == polars.Boolean for dtype in self.cells.dtypes]
         return np.asarray(np.isnan(table) & np.array(numeric))
 
-    def _refuse(self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool) -> NoReturn:
+    def _refuse(
+        self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool, n_missing: int
+    ) -> NoReturn:
         """Say what is wrong with a cell that is not a finite number; `numberless` if its whole column has none."""
         cell, name = self.cells.row(row)[column], self.names[column]
         text = "" if cell is None else str(cell).strip()
@@ -145,7 +151,8 @@ class Sheet:
             if len(self.names) == 3:
                 advice += "; if each row is the loss of one arm in one round, name the columns round, arm and loss"
         elif missing:
-            advice = f"fill it in, or delete the row; {self.if_away()}"
+            n_cells = self.cells.height * len(self.names)
+            advice = f"missing cells: {n_missing} of {n_cells}; {ways_out(self.wording)}"
         elif is_total(text):
             advice = "if the row is a total, delete it"
         else:

@@ -14,21 +14,25 @@ class Wording(NamedTuple):
     drop: Callable[[Sequence[str]], str]
     allow: str
     reward: str
-    away: str
+    missing: Callable[[str | int], str]
+    """With a word or a number for what missing losses mean."""
 
 
 IN_PYTHON = Wording(
-    lambda names: f"drop={list(names)!r}", "pass suspicious='allow'", "pass reward=True", "pass missing='away'"
+    lambda names: f"drop={list(names)!r}",
+    "pass suspicious='allow'",
+    "pass reward=True",
+    lambda missing: f"pass missing={missing!r}",
 )
 IN_A_COMMAND = Wording(
     lambda names: " ".join(f"--drop {shlex.quote(name)}" for name in names),
     "pass --allow-suspicious",
     "pass --reward",
-    "pass --missing away",
+    lambda missing: f"pass --missing {missing}",
 )
 IN_A_FILE = Wording(
     lambda names: f"data = {{file = ..., drop = {json.dumps(list(names), ensure_ascii=False)}}}",
     'write data = {file = ..., suspicious = "allow"}',
     "write data = {file = ..., reward = true}",
-    'write data = {file = ..., missing = "away"}',
+    lambda missing: f"write data = {{file = ..., missing = {json.dumps(missing)}}}",
 )

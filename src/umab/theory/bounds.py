@@ -2,7 +2,7 @@
 
 For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
 `docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E,
-and `umab.theory.bounds_late` has SCB-D.
+and `umab.theory.bounds_late` has SCB-D, Tsallis-INF-D, and UMAB-S with late feedback (`docs/late.md`).
 The other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
 follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
 and `umab certify` shows it.
@@ -22,6 +22,7 @@ from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import registered
 from umab.algorithms.scb_d import SCBD
+from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG
 from umab.algorithms.umab_nn import UMABNN
@@ -91,7 +92,8 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     advice
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
     delays
-        By how many rounds losses are late, one number or one per round. Only SCB-D has a bound for late feedback.
+        By how many rounds losses are late: one number, or one for each round, for UMAB-S, SCB-D and Tsallis-INF-D. For
+        UMAB-S and losses that are never negative, also one for each round and arm.
 
     Examples
     --------
@@ -113,7 +115,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     if switches > 0:
         source = f"umab has no bound for it against arms that change, and got switches={switches}"
         return Bound(which.name, None, "", None, None, {}, source)
-    if delays is not None or which.theorem == SCBD.theorem:
+    if delays is not None or which.theorem == SCBD.theorem or isinstance(which, TsallisINFD):
         from umab.theory.bounds_late import bound_with_delays  # it imports this module
 
         return bound_with_delays(which, table, delays)

@@ -1,4 +1,4 @@
-"""Theorem D on a loss table, for SCB-D with late feedback, and the expectations in its proof."""
+"""Bounds for late feedback: Theorems D and L, for SCB-D and UMAB-S, with expectations in them; Tsallis-INF-D."""
 
 from __future__ import annotations
 
@@ -9,28 +9,38 @@ import numpy as np
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.scb_d import SCBD
+from umab.algorithms.tsallis_inf_d import TsallisINFD
+from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
+from umab.engine.simulate import takes
 from umab.tables.losses import Losses
-from umab.theory.bounds import Bound, in_doubles
+from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
+from umab.theory.late_barrier import late_bound
 from umab.theory.norms import Sizes
 from umab.theory.statements.theorem_d import LateSteps
+from umab.theory.statements.theorem_l import LATE
 from umab.theory.trajectory import PROVED_IN
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
-    """Return the bound of Theorem D; for another policy, say that there is none for late feedback.
+    """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy, say that there is none.
 
     A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
     loss arrives first, which teaches nothing.
     """
-    if policy.theorem != SCBD.theorem:
+    if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
         source = "umab has no bound for it with late feedback, and got delays"
         return Bound(policy.name, None, "", None, None, {}, source)
-    given = Delays.of(0 if delays is None else delays, losses.n_rounds).given
+    given = Delays.of(0 if delays is None else delays, losses.n_rounds, losses.n_arms).given
     if given is None:
         raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
-    (total,) = total_delay(given[None])
+    longest = _without_arms(given, policy, losses)
+    (total,) = total_delay(longest[None])
+    if isinstance(policy, TsallisINFD):
+        return _of_tsallis_inf_d(policy, losses, total)
+    if policy.theorem != SCBD.theorem:
+        return _of_umab_s(policy, losses, longest) if total > 0 else bound(policy, losses)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
@@ -38,6 +48,61 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     rate = size * (np.sqrt(np.longdouble(n * horizon)) + np.sqrt(total * np.log(np.longdouble(n))))
     source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for D = {int(total)}"
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
+
+
+def _without_arms(delays: Rounds, policy: Policy, losses: Losses) -> Rounds:
+    """Return the longest delay of each round, rounds × 1 or × arms, if a bound covers delays that depend on the arm."""
+    if delays.shape[-1] > 1 and not (isinstance(policy, UMABS) and losses.table.min() >= 0.0):
+        raise ValueError(
+            "delays must not depend on the arm, unless the policy is umab-s and no loss is negative, but got "
+            f"policy={policy.name} and a smallest loss of {losses.table.min():g}"
+        )
+    longest: Rounds = delays.max(axis=-1)
+    return longest
+
+
+def covers_delays(policy: Policy) -> bool:
+    """Whether Theorem L is about a policy: UMAB-S, bare or centred by the mean, without options for study."""
+    inside = policy.policy if type(policy) is Centred else policy
+    return isinstance(inside, UMABS) and not inside.for_study
+
+
+def _of_umab_s(policy: Policy, losses: Losses, delays: Rounds) -> Bound:
+    """Theorem L of docs/late.md."""
+    terms, _, (total, *_) = late_bound(policy, losses, delays)
+    rate = size_of(policy, losses) * np.sqrt(np.longdouble(losses.n_arms) * (losses.n_rounds + total))
+    source = f"Theorem L of {LATE}, for D = {int(total)}"
+    return in_doubles(policy.name, rate, "ℓ∞ √(n(T + D))", None, sum(terms.values()), terms, source)
+
+
+def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tuple[str, float]]:
+    """Return what Theorem L says about expectations, and their bounds for the delays of each run, averaged.
+
+    Delays are runs × rounds × 1, or × arms.
+    """
+    kinds, times = np.unique(_without_arms(delays, policy, losses), axis=0, return_counts=True)
+    found = [late_bound(policy, losses, each) for each in kinds]
+    regret, paid = (
+        float(np.average([float(each) for each in values], weights=times))
+        for values in ([sum(each.terms.values()) for each in found], [each.paid for each in found])
+    )
+    return {
+        "Theorem L": (f"the expected regret is at most {regret:.6g}", regret),
+        "L11, mean": (f"E A_end is at most {paid:.6g}", paid),
+    }
+
+
+def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
+    """Return the published bound, if the losses are in the range."""
+    if not takes(policy, losses):
+        source = f"the losses must be in its range, from {policy.low!r} to {policy.high!r}, and are not"
+        return Bound(policy.name, None, "", None, None, {}, source)
+    size = np.longdouble(policy.high) - np.longdouble(policy.low)
+    root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
+    late = size * np.sqrt(total * np.log(np.longdouble(losses.n_arms)))
+    printed = 4 * root + np.sqrt(np.longdouble(8)) * late
+    source = f"{policy.reference}, as published, for D = {int(total)}; umab has not checked its proof"
+    return in_doubles(policy.name, root + late, policy.guarantee, printed, None, {}, source)
 
 
 def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from umab.algorithms.names import as_policy
 from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.engine.advised import advice_for
+from umab.engine.delays import Delays
 from umab.engine.simulate import simulate
 from umab.results.regret import mean_and_sd
 from umab.tables.advice import Advice
@@ -25,22 +26,26 @@ from umab.tables.losses import Losses, refuse_away
 from umab.theory.advice import follow_advised, learning
 from umab.theory.bounds import bound
 from umab.theory.bounds_advised import Measured, bound_along, bound_with_advice
-from umab.theory.bounds_late import TEXTS, Limits, averages, limits_of
+from umab.theory.bounds_late import TEXTS, Limits, averages, covers_delays, late_limits, limits_of
 from umab.theory.late import delays_of, follow_late
+from umab.theory.late_barrier import follow_arrivals
 from umab.theory.statements import (
     OF_SCB_D,
     OF_UMAB_E,
     OF_UMAB_S,
+    OF_UMAB_S_LATE,
     OF_UMAB_SH,
     OF_UMAB_W,
     STATEMENTS,
     AdvisedSteps,
+    ArrivalSteps,
     Form,
     LateSteps,
     Sides,
     Statement,
     Steps,
 )
+from umab.theory.statements.theorem_l import LATE
 from umab.theory.trajectory import PROVED_IN, follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
@@ -107,7 +112,9 @@ def certify(
         against whom the mean regret is largest. It is checked twice: against the largest bound that the table allows,
         whatever is drawn, and with means over these runs in place of the expectations in the bound.
     delays
-        By how many rounds losses are late, as for `umab.simulate`. Only the statements about SCB-D cover that.
+        By how many rounds losses are late, as for `umab.simulate`. The statements about SCB-D cover that, and those of
+        Theorem L about UMAB-S, bare or centred, which are checked if delays are given. Delays that depend on the arm
+        are covered for UMAB-S and losses that are never negative.
     n_trials
         How many runs.
     seed
@@ -132,6 +139,8 @@ def certify(
     _need_scipy()
     if which.theorem == SCBD.theorem:
         return _certify_late(which, table, delays, n_trials, seed, progress)
+    if delays is not None and covers_delays(which):
+        return _certify_arrivals(which, table, delays, n_trials, seed, progress)
     if delays is not None:
         raise ValueError(f"delays must be None for a policy whose proof does not cover them, but got {which.name}")
     ready = which.for_horizon(table.n_rounds)
@@ -194,6 +203,33 @@ def _certify_late(
     means = [
         _judge_mean(name, where, f"{text} at most {limit:.6g}", "as proved", each, limit)
         for (name, text), each, limit in zip(TEXTS.items(), measured, limits, strict=True)
+    ]
+    return [*means, *rows.values()]
+
+
+def _certify_arrivals(
+    policy: Policy, losses: Losses, delays: Any, n_trials: int, seed: int, progress: bool | None
+) -> list[Certified]:
+    """Do the same for UMAB-S, with late feedback."""
+    late = Delays.of(delays, losses.n_rounds, losses.n_arms).of_trials(seed, range(n_trials), losses.n_rounds)
+    limits = late_limits(policy, losses, late)
+    result = simulate(
+        policy, losses, delays=delays, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False
+    )
+    # The delays of the arms that were drawn.
+    drawn = np.take_along_axis(late, np.minimum(result.arms, late.shape[-1] - 1)[..., None], axis=-1)[..., 0]
+    rows: dict[Statement, Certified] = {}
+    paid = []
+    with Progress(n_trials, "certifying", progress, unit="trials") as bar:
+        for runs in _chunks(n_trials, losses.n_rounds * losses.n_arms):
+            steps = ArrivalSteps(follow_arrivals(policy, losses.table, result.arms[runs], drawn[runs]))
+            _check_all(OF_UMAB_S_LATE, steps, runs.start, rows)
+            paid.append(steps.of.paid_in_all.astype(float))
+            bar.advance(runs.stop - runs.start)
+    measured = (result.final_regret, np.concatenate(paid))
+    means = [
+        _judge_mean(name, LATE, text, "as proved", each, limit)
+        for (name, (text, limit)), each in zip(limits.items(), measured, strict=True)
     ]
     return [*means, *rows.values()]
 

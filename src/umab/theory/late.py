@@ -74,7 +74,7 @@ def share_of_exploration(n_arms: int, t: Precise | int) -> Precise:
 
 def delays_of(delays: Any, n_rounds: int, n_trials: int, seed: int = 0) -> Rounds:
     """Return the delays of trials, one row each, as `umab.simulate` has them; None means none."""
-    return Delays.of(0 if delays is None else delays, n_rounds).of_trials(seed, range(n_trials), n_rounds)
+    return Delays.of(0 if delays is None else delays, n_rounds).of_trials(seed, range(n_trials), n_rounds)[:, :, 0]
 
 
 def total_delay(delays: Rounds) -> Precise:

@@ -172,11 +172,16 @@ def learned(
     arm: npt.NDArray[np.intp],
     seen: Precise,
     times: Any,
+    at_draw: Precise | None = None,
 ) -> Step:
-    """Return the step of UMAB-S from a loss in every run, where `times` is cn."""
+    """Return the step of UMAB-S from a loss in every run, where `times` is cn.
+
+    If the loss is late, `drawn_from` and `at_draw` are p' and p at the draw.
+    """
     run = np.arange(len(p))
     drawn_with = drawn_from[run, arm]
-    clipped = np.maximum(seen, -clipped_at(p[run, arm], drawn_with, inverse_rate))
+    rarer = p[run, arm] if at_draw is None else np.minimum(p, at_draw)[run, arm]
+    clipped = np.maximum(seen, -clipped_at(rarer, drawn_with, inverse_rate))
     charge = times * CHARGE * (1 - drawn_with) * (clipped - seen)
     estimate = clipped / drawn_with
     sums = sums.copy()

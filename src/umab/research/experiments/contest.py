@@ -209,20 +209,23 @@ class Standings:
         resampled = self._resampled[:, :, own] / self._resampled[:, :, other]
         return estimate(geometric(quotients[kept]), geometric(resampled[:, kept]))
 
+    def quotient(self, name: str, other: str) -> Estimate:
+        """Return the mean score of a policy, divided by that of another; not a number if one has none."""
+        resampled = self._quotients(name, other, self._resampled)
+        return estimate(geometric(self._quotients(name, other, self.relative)), geometric(resampled))
+
     def price(self, name: str) -> Estimate:
         """Return the mean score of a policy, divided by that of `STEADY`."""
-        return estimate(geometric(self._to_steady(name, self.relative)), geometric(self._prices(name)))
+        return self.quotient(name, STEADY)
 
     def highest_price(self, name: str) -> tuple[Estimate, str]:
         """Return the largest quotient of these scores on one table, and the name of the table."""
-        return largest(self._to_steady(name, self.relative), self._prices(name), self._names_of_tables)
+        resampled = self._quotients(name, STEADY, self._resampled)
+        return largest(self._quotients(name, STEADY, self.relative), resampled, self._names_of_tables)
 
-    def _prices(self, name: str) -> Array:
-        return self._to_steady(name, self._resampled)
-
-    def _to_steady(self, name: str, relative: Array) -> Array:
-        (own,), (other,) = self.columns([name]), self.columns([STEADY])
-        return np.asarray(relative[..., own] / relative[..., other])
+    def _quotients(self, name: str, other: str, relative: Array) -> Array:
+        (above,), (below,) = self.columns([name]), self.columns([other])
+        return np.asarray(relative[..., above] / relative[..., below])
 
     @property
     def _names_of_tables(self) -> list[str]:
@@ -285,10 +288,7 @@ def contest(
     """
     more = tuple(STEADY_ABLATIONS.values()) if ablations else ()
     names = tuple(dict.fromkeys((RECOMMENDED, STEADY, *competitors(), AT_RANDOM, *more, *policies)))
-    run = {name: policy_of(name) for name in names}  # refuses an unknown name
-    for name, which in run.items():
-        if which.full_information or which.needs_range:
-            raise ValueError(f"policies on the suite must see one arm per round and need no range, but got {name}")
+    run = without_range(names)
     n_trials = checks.whole("n_trials", n_trials, least=2)
     chosen = {half: [(entry, entry.losses(real, data_seed)) for entry in entries(half)] for half in halves}
     n_rounds = sum(losses.n_rounds for found in chosen.values() for _, losses in found)
@@ -308,11 +308,25 @@ def contest(
         ]
 
 
+def without_range(names: Iterable[str]) -> dict[str, Policy]:
+    """Return the policies of these names, which must see one arm per round and need no range."""
+    found = {name: policy_of(name) for name in names}  # refuses an unknown name
+    for name, policy in found.items():
+        if policy.full_information or policy.needs_range:
+            raise ValueError(f"policies on the suite must see one arm per round and need no range, but got {name}")
+    return found
+
+
 def play(entry: Entry, losses: Losses, policies: Mapping[str, Policy], trials: Trials) -> Played:
     """Run policies on a table; choosing at random, `AT_RANDOM`, must be one of them."""
     regrets = trials.accepted(policies, losses)
     (sampled,) = trials.final_regrets([policies[AT_RANDOM]], losses, expected=False)
     return Played(entry, losses, regrets, Summary.of(sampled))
+
+
+def seed_of_part(seed: int, part: int) -> int:
+    """Return the seed of a part of a run, so that parts have their own draws; the first has the seed of the run."""
+    return int(np.random.SeedSequence([seed, part]).generate_state(1)[0]) if part else seed
 
 
 def resampled_trials(n_trials: int) -> npt.NDArray[np.int64]:

@@ -13,8 +13,9 @@ Further keys: ``about`` (a paragraph), ``figure`` and ``claim`` (where a publica
 says about it), ``extra`` (a list of policies that are drawn but in no claim, or ``"scale-free"`` for all that are
 scale-free), ``parameters`` (a table of parameters by policy: ``umab-g-a = "rate=4"``), and ``note``. A file of losses
 can have options: ``data = {file = "sales.csv", reward = true, drop = ["date"]}``, and ``missing = "away"`` if an empty
-cell means that the arm was not there in this round. To run the same experiment on several data or with several
-constants, put what differs into tables ``[settings.NAME]``; keys that are not there are taken from the top of the file.
+cell means that the arm was not there in this round, ``missing = "drop"`` to leave out the round, or ``missing = 30`` to
+put a number in its place. To run the same experiment on several data or with several constants, put what differs into
+tables ``[settings.NAME]``; keys that are not there are taken from the top of the file.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from umab import datasets
 from umab._support import checks
 from umab.datasets.suite_tables import entries
 from umab.tables.losses import Losses, read_file
+from umab.tables.missing import as_missing
 from umab.tables.wording import IN_A_FILE
 
 Read = TypeVar("Read")
@@ -49,7 +50,7 @@ def data_of(data: Any, folder: Path) -> dict[str, Any]:
         raise TypeError(f"reward must be true or false, but got {data['reward']!r}")
     drop = [as_text("drop", name) for name in as_list("drop", data.get("drop", []))]
     checks.one_of("suspicious", data.get("suspicious", "refuse"), ("refuse", "allow"))
-    checks.one_of("missing", data.get("missing", "refuse"), ("refuse", "away"))
+    as_missing(data.get("missing", "refuse"))
     return {**data, "file": str(folder / data["file"]), "drop": drop}
 
 

@@ -47,6 +47,7 @@ from umab.research.experiments.contest import (
     largest,
     play,
     resampled_trials,
+    seed_of_part,
 )
 from umab.tables.losses import Losses, Table
 
@@ -375,7 +376,7 @@ def restarted_cost(losses: Losses, restarts: Sequence[int], trials: Trials) -> A
     total = np.zeros(trials.n_trials)
     costs = _costs(losses)
     for start, end in pairwise((*restarts, losses.n_rounds)):
-        seed = int(np.random.SeedSequence([trials.seed, start]).generate_state(1)[0]) if start else trials.seed
+        seed = seed_of_part(trials.seed, start)
         (regrets,) = trials._replace(seed=seed).final_regrets([policy_of(STEADY)], losses.table[start:end])
         total += regrets + smallest_cost(costs[start:end], [0])
     return total

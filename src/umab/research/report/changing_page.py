@@ -28,9 +28,9 @@ from umab.research.experiments.tracking import (
     by_rule,
 )
 from umab.research.report import shell, words
+from umab.research.report.charts import table_chart
 from umab.research.report.folder import results_json
 from umab.research.report.suite_page import measured, stand_ins, write_pages
-from umab.results.plotting import CONFIG, scales, styles_of
 
 TITLE = "How policies follow changes"
 
@@ -189,34 +189,15 @@ def _shown_shares(shares: Shares) -> list[list[str]]:
 
 def share_chart(shares: Shares) -> dict[str, Any]:
     """Return the chart of the shares: one row for each table, one point for each policy."""
-    names = list(shares.shown)
-    colour, _ = scales(names, styles_of(names))
     values = [
         {"table": table.entry.name, "policy": name, "share": float(share)}
         for table, row in zip(shares.tables, shares.shares, strict=True)
         for name, share in zip(shares.policies, row, strict=True)
-        if name in names and not math.isnan(share)
+        if name in shares.shown and not math.isnan(share)
     ]
-    share = {"field": "share", "type": "quantitative", "title": "share of the gain of true restarts"}
-    return {
-        "config": CONFIG,
-        "width": 440,
-        "height": {"step": 18},
-        "title": {"text": f"{shares.half} half, {len(shares.tables)} tables", "anchor": "start"},
-        "data": {"values": values},
-        "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.9},
-        "encoding": {
-            "x": {
-                **share,
-                "scale": {"domain": [0.0, float(np.nanmax(shares.shares, initial=1.0))]},
-                "axis": {"format": "%"},
-            },
-            "y": {"field": "table", "type": "nominal", "sort": None, "title": None, "axis": {"grid": True}},
-            "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": {"title": None}},
-            # Policies of one family share their colour.
-            "shape": {"field": "policy", "type": "nominal", "scale": {"domain": names}, "legend": {"title": None}},
-        },
-    }
+    title = f"{shares.half} half, {len(shares.tables)} tables"
+    farthest = float(np.nanmax(shares.shares, initial=1.0))
+    return table_chart(values, shares.shown, title, {"share": "share of the gain of true restarts"}, farthest)
 
 
 def as_json(found: Sequence[Shares]) -> bytes:

@@ -221,3 +221,47 @@ def profile_chart(standings: Standings) -> dict[str, Any]:
             "strokeWidth": {"condition": {"test": f"datum.policy == '{RECOMMENDED}'", "value": 3.0}, "value": 1.5},
         },
     }
+
+
+def table_chart(
+    values: Sequence[Mapping[str, Any]], policies: Sequence[str], title: str, axis: Mapping[str, str], farthest: float
+) -> dict[str, Any]:
+    """Return the chart of one number for each table and policy: a row for each table, a point for each policy.
+
+    Parameters
+    ----------
+    values
+        What to draw: table, policy and a number.
+    policies
+        The policies, in the order of the legend.
+    title
+        The title.
+    axis
+        The key of the number in `values`, and the title of its axis.
+    farthest
+        Where the axis ends; it begins with 0.
+    """
+    names = list(policies)
+    colour, _ = scales(names, styles_of(names))
+    ((field, of_axis),) = axis.items()
+    return {
+        "config": CONFIG,
+        "width": 440,
+        "height": {"step": 18},
+        "title": {"text": title, "anchor": "start"},
+        "data": {"values": values},
+        "mark": {"type": "point", "filled": True, "size": 50, "opacity": 0.9},
+        "encoding": {
+            "x": {
+                "field": field,
+                "type": "quantitative",
+                "title": of_axis,
+                "scale": {"domain": [0.0, farthest]},
+                "axis": {"format": "%"},
+            },
+            "y": {"field": "table", "type": "nominal", "sort": None, "title": None, "axis": {"grid": True}},
+            "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": {"title": None}},
+            # Policies of one family share their colour.
+            "shape": {"field": "policy", "type": "nominal", "scale": {"domain": names}, "legend": {"title": None}},
+        },
+    }

@@ -90,11 +90,25 @@ def facts(losses: Losses) -> str:
         (word, float(np.mean(which)))
         for word, which in (("negative", table < 0), ("zero", table == 0), ("positive", table > 0))
     ]
+    best = _best_if_away(losses) if losses.n_away else _best(losses)
     signs = [f"all {word}" if part == 1.0 else f"{_percent(part)} {word}" for word, part in share if part > 0.0]
     return (
         f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind}, from {table.min():.6g} to "
-        f"{table.max():.6g}, {listed(signs)}. {_best_if_away(losses) if losses.n_away else _best(losses)}"
+        f"{table.max():.6g}, {listed(signs)}. {_gaps(losses)}{best}"
     )
+
+
+def _gaps(losses: Losses) -> str:
+    """Say what became of missing losses; nothing if there were none, or if their arms were away."""
+    about = losses.provenance
+    if not about.get("n_missing"):
+        return ""
+    what = "missing reward" if about["reward"] else "missing loss"
+    if n_rounds := about["n_left_out"]:
+        return f"{counted(n_rounds, 'round')} with a {what} {'is' if n_rounds == 1 else 'are'} left out. "
+    n_missing = about["n_missing"]
+    what = what if n_missing == 1 else "missing rewards" if about["reward"] else "missing losses"
+    return f"{n_missing} {what} {'counts' if n_missing == 1 else 'count'} as {about['missing']:g}. "
 
 
 def _best(losses: Losses) -> str:

@@ -15,6 +15,7 @@ from umab.theory.statements import (
     theorem_d,
     theorem_e,
     theorem_e_barrier,
+    theorem_l,
     theorem_r,
     theorem_sh,
     theorem_w,
@@ -22,15 +23,18 @@ from umab.theory.statements import (
 from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Form, Sides, Statement, Steps
 from umab.theory.statements.theorem_d import LateSteps
+from umab.theory.statements.theorem_l import ArrivalSteps
 
 __all__ = [
     "OF_SCB_D",
     "OF_UMAB_E",
     "OF_UMAB_S",
     "OF_UMAB_SH",
+    "OF_UMAB_S_LATE",
     "OF_UMAB_W",
     "STATEMENTS",
     "AdvisedSteps",
+    "ArrivalSteps",
     "Form",
     "LateSteps",
     "Sides",
@@ -61,3 +65,6 @@ OF_UMAB_E = {"entropy": _declared_in(theorem_e), "barrier": _declared_in(theorem
 
 OF_SCB_D = _declared_in(theorem_d)
 """The statements about SCB-D, bare or centred, of `LateSteps`, that hold along every sequence of arms."""
+
+OF_UMAB_S_LATE = _declared_in(theorem_l)
+"""The statements about UMAB-S with late feedback, bare or centred, of `ArrivalSteps`, that hold along every run."""
