@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.peers import __main__ as driver
-from benchmarks.peers import environments, measure, numpy_loop
+from benchmarks.peers import environments, measure, numpy_loop, readme
 from benchmarks.peers.measure import SETTINGS, Child, Failed, Robustness, Run, Setting, Speed, Tables
 from benchmarks.peers.page import Peer, Results, holds, outcome, page
 from benchmarks.timing import Ratio, ratio_of_turns
@@ -320,3 +320,30 @@ def test_every_script_says_what_the_page_needs(name: str) -> None:
     assert known["TAKES"] in ("losses", "rewards")
     text = driver.PAGE.read_text(encoding="utf-8")
     assert "; ".join(known["LACKS"]) in text  # or it did not install, and docs/peers.md is to be looked at
+
+
+def test_the_table_of_the_readme_is_that_of_the_page() -> None:
+    made = (readme.README.parent / "docs" / "peers.md").read_text(encoding="utf-8")
+    shown = readme.README.read_text(encoding="utf-8").partition(readme.START)[2].partition(readme.END)[0]
+    assert shown == readme.short(made, umab.recommended().name)
+    assert shown.count("\n") == 2 + len(readme.SHOWN)
+
+
+def test_the_table_of_the_readme_has_short_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(
+        f"| {library} | {policy or 'ours'} | refuses: no | stops in round 1,038 to 1,146: no | 0.20 (0.19) |\n"
+        for library, policy in readme.SHOWN.items()
+    )
+    made = (
+        f"# Page\n\n| library | policy | mixed sign | small | usual |\n| --- | --- | --- | --- | --- |\n{rows}\nmore\n"
+    )
+    monkeypatch.setattr(readme, "README", tmp_path / "README.md")
+    readme.README.write_text(f"before\n{readme.START}old\n{readme.END}after\n")
+    readme.write(made, "ours")
+    lines = readme.README.read_text().splitlines()
+    assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
+    assert lines[4] == "| umab, ours | refuses | stops in round 1,038 | 0.20 |"
+    with pytest.raises(ValueError, match="a cell must say"):
+        readme.short(made.replace("refuses: no", "who knows"), "ours")
+    with pytest.raises(ValueError, match="the page must have a table"):
+        readme.short("# Page\n", "ours")

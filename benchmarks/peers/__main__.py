@@ -1,4 +1,4 @@
-"""Measure umab and its peers, print the page, and write it to docs/peers.md."""
+"""Measure umab and its peers, print the page, and write it to docs/peers.md and, in short, to the README."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import umab
 from benchmarks.pages import DOCS, machine
+from benchmarks.peers import readme
 from benchmarks.peers.environments import FOLDER, PEERS, NotInstalled, constants, interpreter
 from benchmarks.peers.measure import (
     Child,
@@ -105,6 +106,7 @@ def main() -> int:
     results = Results(machine(), peers, simulated, online, rows, umab.recommended().name)
     text = page(results)
     PAGE.write_text(text, encoding="utf-8")
+    readme.write(text, results.recommended)
     print(text)
     return 0 if holds(results) else 1
 
