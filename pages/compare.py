@@ -1,6 +1,6 @@
 """The picture of `umab compare` in the README: `python -m pages.compare docs` takes it of a report, in Chromium.
 
-The table is a year of latencies, hour by hour, in which the best upstream is down for a while.
+The table is that of a demonstration, and the report is about a few policies, so that its curves can be told apart.
 """
 
 from __future__ import annotations
@@ -8,44 +8,32 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from datetime import datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 from playwright.sync_api import sync_playwright
 
-from pages.latencies import SHOWN, STORIES, UPSTREAMS, table
 from umab import cli
 from umab._support.files import write_atomically
 
 PICTURE = "compare.png"
-N_HOURS = 8760
+TABLE = Path(__file__).parent.parent / "examples" / "recorded" / "query-plans.csv"
+POLICIES = ("recommended", "centred(umab-s)", "umab-nn", "ahb", "uniform")
 WIDTH, HEIGHT = 1200, 820
 LARGEST = 200_000
 """How many bytes the picture may have."""
 
 
-def write_table(path: Path, n_hours: int = N_HOURS) -> None:
-    """Write the latencies with a time for each row, as a CSV file."""
-    start = datetime(2026, 1, 1)
-    lines = [",".join(("time", *UPSTREAMS))]
-    for hour, row in enumerate(np.round(table(STORIES[SHOWN], 0, n_hours), 1).tolist()):
-        lines.append(",".join((str(start + timedelta(hours=hour)), *map(str, row))))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def take(docs: Path, n_hours: int = N_HOURS) -> None:
-    """Write the table, compare the policies on it, and take the picture of the report."""
+def take(docs: Path) -> None:
+    """Compare the policies on the table, and take the picture of the report."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as folder:
-        file, report = Path(folder) / "latencies.csv", Path(folder) / "report"
-        write_table(file, n_hours)
-        if cli.main(["compare", str(file), "--out", str(report)]):
+        command = ["compare", str(TABLE), "--out", folder]
+        if cli.main([*command, *(word for name in POLICIES for word in ("--policy", name))]):
             raise RuntimeError("umab compare must end with 0 for a picture of its report")
         with sync_playwright() as playwright:
             opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
             page = opened.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
-            page.goto((report / "index.html").as_uri())
+            page.goto((Path(folder) / "index.html").as_uri())
             page.wait_for_selector("svg, canvas")
             picture = page.screenshot()
             opened.close()

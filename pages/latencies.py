@@ -177,6 +177,9 @@ LINES = {
 }
 """What the figure shows. A range of 100 ms serves both policies that need one best there, of those tried."""
 
+IN_THE_README = ("recommended", "ucb 1 ms", "ucb scaled", "tsallis-inf 100 ms", "exp3 100 ms", "random")
+"""The rows of its table: those of the figure, and the setting of UCB that river recommends."""
+
 
 def measure(n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS) -> dict[str, Any]:
     """Play all tables of all stories with all contenders, and return the regrets, in seconds."""

@@ -342,7 +342,7 @@ def test_the_table_of_the_readme_has_short_words(tmp_path: Path, monkeypatch: py
     readme.write(made, "ours")
     lines = readme.README.read_text().splitlines()
     assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
-    assert lines[4] == "| umab, ours | refuses | stops in round 1,038 | 0.20 |"
+    assert lines[4] == "| `umab.recommended()` | refuses | stops in round 1,038 | 0.20 |"
     with pytest.raises(ValueError, match="a cell must say"):
         readme.short(made.replace("refuses: no", "who knows"), "ours")
     with pytest.raises(ValueError, match="the page must have a table"):

@@ -30,7 +30,12 @@ def short(page: str, recommended: str) -> str:
     rows = []
     for library, policy in SHOWN.items():
         policy = policy or recommended
-        rows.append([f"{library}, {policy}", *map(_in_short, by_policy[library, policy])])
+        rows.append(
+            [
+                "`umab.recommended()`" if library == "umab" else f"{library}, {policy}",
+                *map(_in_short, by_policy[library, policy]),
+            ]
+        )
     return table(["library, policy", *found[1].split(" | ")], rows)
 
 
