@@ -280,8 +280,9 @@ def test_each_place_names_the_option_as_it_is_written_there(tmp_path: Path, caps
     assert cli.main(["compare", str(path)]) == 2
     assert capsys.readouterr().err == (
         "umab: losses must not be missing, but got an empty cell in row 1 (line 3 of the file) of arm 'b'; missing "
-        "cells: 3 of 12; to leave out the rounds with a missing loss, pass --missing drop; to put a number such as 30 "
-        "in the place of each, pass --missing 30; if the arm was not there in this round, pass --missing away\n"
+        "cells: 3 of 12; to leave out the rounds with a missing loss, pass --missing drop; if it was a failure or a "
+        "timeout, to put in what that costs, say 30, pass --missing 30; if the arm was not there in this round, pass "
+        "--missing away\n"
     )
     file = written(tmp_path, 'data = "losses.csv"\npolicies = ["uniform"]\n', "routing.toml")
     with pytest.raises(ValueError, match=r'write data = \{file = \.\.\., missing = "away"\}'):

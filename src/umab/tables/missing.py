@@ -28,8 +28,9 @@ def as_missing(missing: Any) -> Missing:
 def ways_out(wording: Wording) -> str:
     """Say what to do about missing losses, with the options as they are written in one place."""
     return (
-        f"to leave out the rounds with a missing loss, {wording.missing('drop')}; to put a number such as 30 in the "
-        f"place of each, {wording.missing(30)}; if the arm was not there in this round, {wording.missing('away')}"
+        f"to leave out the rounds with a missing loss, {wording.missing('drop')}; if it was a failure or a timeout, to "
+        f"put in what that costs, say 30, {wording.missing(30)}; if the arm was not there in this round, "
+        f"{wording.missing('away')}"
     )
 
 

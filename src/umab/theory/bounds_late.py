@@ -34,7 +34,9 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
         return Bound(policy.name, None, "", None, None, {}, source)
     given = Delays.of(0 if delays is None else delays, losses.n_rounds, losses.n_arms).given
     if given is None:
-        raise ValueError("delays must be a number or one for each round, for a bound, but got a function")
+        raise ValueError(
+            "delays must be a number or one for each round, for a bound, but got a function; draw them first"
+        )
     longest = _without_arms(given, policy, losses)
     (total,) = total_delay(longest[None])
     if isinstance(policy, TsallisINFD):
@@ -86,9 +88,10 @@ def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tup
         float(np.average([float(each) for each in values], weights=times))
         for values in ([sum(each.terms.values()) for each in found], [each.paid for each in found])
     )
+    step = "L11, mean" if "jumps" in found[0].terms else "L9 and L12, mean"  # parts (a) and (b)
     return {
         "Theorem L": (f"the expected regret is at most {regret:.6g}", regret),
-        "L11, mean": (f"E A_end is at most {paid:.6g}", paid),
+        step: (f"E A_end is at most {paid:.6g}", paid),
     }
 
 
