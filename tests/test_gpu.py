@@ -120,7 +120,8 @@ def code_of(*names: str) -> dict[str, dict[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("part", range(4))
+# Two parts take minutes with the others; tests/gpu compiles all of them, on a GPU.
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in (2, 3))])
 def test_every_policy_can_be_compiled_and_its_products_and_sums_are_kept_apart(part: int) -> None:
     pytest.importorskip("numba_cuda")
     names = POLICIES[part::4]

@@ -43,7 +43,7 @@ def test_the_citation_has_what_it_must_have() -> None:
     assert {"type", "title", "authors"} <= paper.keys()
     readme = " ".join((ROOT / "README.md").read_text().split())
     names = " and ".join(author["family-names"] for author in paper["authors"])
-    assert f"of {names}, *{paper['title']}*" in readme
+    assert f"{names}, *{paper['title']}*" in readme
     assert umab.policy("umab-nn").reference.startswith(f"{names.replace('and', '&')} {paper['year']}")
 
 
