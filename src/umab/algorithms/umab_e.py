@@ -79,8 +79,8 @@ class UMABE(Advised):
 
     There are two forms. The **log-barrier** form is UMAB-S over experts: P_t = argmin ⟨L_t, P⟩ + (1/η_t) Σ log(1/P_i)
     with η_t = 3N/A_t, where A_t sums the stability cost of its steps and the charge for clipped gains, and
-    ρ_t = 1/(n² + 2√((n − 1)t)). With one constant expert for each arm it is ``centred(umab-s)``, bit for bit if nothing is late. The
-    **entropy** form has P_t ∝ exp(−η_t L_t) with η_t = ln N / A_t, where A_t sums the mixability gaps, and
+    ρ_t = 1/(n² + 2√((n − 1)t)). With one constant expert for each arm it is ``centred(umab-s)``, bit for bit if nothing
+    is late. The **entropy** form has P_t ∝ exp(−η_t L_t) with η_t = ln N / A_t, where A_t sums the mixability gaps, and
     ρ_t = 1/(2n + 2√(nt/ln N)). If there are fewer experts than arms, its floor is on the weights of the experts, with
     N in place of n.
 
