@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 import umab
 from test_theory import SIGNED, nasty
+from umab import cli
 from umab.engine.delays import Rounds
 from umab.engine.interpreted import play
 from umab.testing import Array
@@ -340,3 +342,19 @@ def test_delays_that_depend_on_the_arm_are_covered_for_losses_that_are_never_neg
         for refuses in (bound, certify):
             with pytest.raises(ValueError, match=r"delays must not depend on the arm, unless the policy is umab-s and"):
                 refuses(policy, table, delays=delays)
+
+
+def test_the_command_certifies_late_feedback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("losses.csv", np.abs(SIGNED), delimiter=",", header="a,b,c", comments="")
+    usual = ["certify", "losses.csv", "--trials", "3"]
+    assert cli.main([*usual, "--policy", "umab-s", "--delay", "4"]) == 0
+    assert "L9 and L12, mean" in capsys.readouterr().out
+    assert cli.main([*usual, "--policy", "umab-s"]) == 0
+    assert "L9 and L12, mean" not in capsys.readouterr().out
+    assert cli.main([*usual, "--delay", "4"]) == 2
+    assert "--delay needs --policy" in capsys.readouterr().err
+    assert cli.main([*usual, "--policy", "umab-w", "--delay", "4"]) == 2
+    assert "delays must be None for a policy whose proof does not cover them" in capsys.readouterr().err

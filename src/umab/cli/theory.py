@@ -39,6 +39,12 @@ def add(commands: Commands) -> None:
     certifying.add_argument(
         "--search", action="store_true", help="search small tables for the worst cases, which takes minutes"
     )
+    certifying.add_argument(
+        "--delay",
+        metavar="N",
+        type=int,
+        help="by how many rounds losses are late; needs --policy, for scb-d, umab-s or centred(umab-s)",
+    )
     certifying.add_argument("--json", metavar="FILE", help="also write the outcome to this file, as JSON")
 
     growing = command(
@@ -104,6 +110,8 @@ def certify(options: argparse.Namespace) -> int:
         return 0
     if not options.losses:
         raise ValueError("certify needs a loss table, or --search")
+    if options.delay is not None and not options.policy:
+        raise ValueError("--delay needs --policy, because few proofs cover late feedback, but got none")
     losses = read_table(options)
     ours = (recommended(), recommended(changing=False))
     names = options.policy or [
@@ -112,7 +120,9 @@ def certify(options: argparse.Namespace) -> int:
         if each.theorem and (each.published or each in ours) and takes(each, losses)
     ]
     every = {
-        name: certificates.certify(policy_as_written(name), losses, n_trials=options.trials, seed=options.seed)
+        name: certificates.certify(
+            policy_as_written(name), losses, delays=options.delay, n_trials=options.trials, seed=options.seed
+        )
         for name in names
     }
     for name, rows in every.items():
