@@ -289,7 +289,7 @@ def test_certify_reads_tables_as_compare_does(tmp_path: Path, monkeypatch: pytes
     seen: list[tuple[Any, int]] = []
     bad = certificates.Certified("x", "", "", "as repaired", "violated", 2.0, 0, 1)
 
-    def known(name: str, losses: Any, *, n_trials: int, seed: int) -> list[certificates.Certified]:
+    def known(name: str, losses: Any, *, delays: Any, n_trials: int, seed: int) -> list[certificates.Certified]:
         seen.append((losses.table.tolist(), seed))
         return [bad]
 
