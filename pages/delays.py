@@ -251,7 +251,6 @@ def _panel(
 
 def text(results: Mapping[str, Any]) -> str:
     """Return the page that these results, the content of the file of numbers, come to."""
-    missing = [name for name in POLICIES if name not in results["scores"]["latencies"]["constant"]]
     content = {
         "results": results,
         "worlds": worlds(),
@@ -262,18 +261,15 @@ def text(results: Mapping[str, Any]) -> str:
         "recommended": RECOMMENDED,
         "steady": STEADY,
         "without": WITHOUT,
-        "ranged": [name for name in POLICIES if name not in missing and umab.policy(name).needs_range],
-        "missing": missing,
-        "proved": [name for name in POLICIES if name not in missing and is_proved(name)],
+        "ranged": [name for name in POLICIES if umab.policy(name).needs_range],
+        "proved": [name for name in POLICIES if is_proved(name)],
         "verdicts": {id: verdict(results, id) for id in GROUPS if id in results["scores"]},
         "largest": largest_of(results),
         "pool_helps": {id: pool_helps(results, id) for id in GROUPS},
         "winners": lambda id, kind: winners(results, id, kind),
         "percent": percent,
         "low": LOW,
-        "said": {
-            name: (cost_of_delay(results, name), said_of(results, name)) for name in POLICIES if name not in missing
-        },
+        "said": {name: (cost_of_delay(results, name), said_of(results, name)) for name in POLICIES},
         "measured": lambda number: words.measured(number["mean"], number["se"]),
         "times": lambda number: words.measured(number["times"], number["times_se"]),
     }

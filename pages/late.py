@@ -11,7 +11,6 @@ import numpy.typing as npt
 import umab
 from pages.pool import play_pool
 from umab._support.progress import Progress
-from umab.algorithms.registry import is_known
 from umab.datasets.suite_tables import entries
 from umab.engine.simulate import takes
 from umab.engine.work import versions
@@ -43,8 +42,8 @@ POLICIES = (
     "banker-sflbinf",
     "tsallis-inf-d",
 )
-"""Who plays, by name. A name that is not registered is left out, and so is a policy on a table that it refuses. One
-that needs a range is told that of the table; it is shown as a yardstick, and never said to be the one to take."""
+"""Who plays, by name; a policy is left out on a table that it refuses. One that needs a range is told that of the
+table; it is shown as a yardstick, and never said to be the one to take."""
 
 WITHOUT = {"bursts": f"{RECOMMENDED}:attention=none", "trials: restarts are kept": f"{RECOMMENDED}:restarts=kept"}
 """The recommended policy with one ingredient off, by what is off; with constant delays only."""
@@ -163,7 +162,7 @@ KINDS = {
 
 def players(world: World) -> dict[str, umab.Policy]:
     """Return the policies that accept the losses of a table, by name."""
-    found = {name: told(umab.policy(name), world.losses, len(world.starts)) for name in POLICIES if is_known(name)}
+    found = {name: told(umab.policy(name), world.losses, len(world.starts)) for name in POLICIES}
     return {name: policy for name, policy in found.items() if takes(policy, world.losses)}
 
 

@@ -80,11 +80,6 @@ class AdvisedPath(Runs):
         return self.form == "barrier" or self.n_arms <= self.n_experts
 
     @property
-    def seen(self) -> Precise:
-        """y_t = ℓ_{t,k_t} − b_t, runs × T."""
-        return self.of_arm(self.losses)
-
-    @property
     def column(self) -> Precise:
         """E_{t,i,k_t} of every expert, runs × T × N."""
         return np.asarray(np.take_along_axis(self.rows, self.arms[:, :, None, None], axis=3)[..., 0])

@@ -46,19 +46,9 @@ class LatePath(Runs):
     """L_t = Σ_{s<t} ℓ̂_s, all estimates; runs × (T + 1) × n."""
 
     @property
-    def estimate(self) -> Precise:
-        """ℓ̂_{t,k_t}, the only entry of the estimate that is not 0."""
-        return np.asarray(self.clipped / self.of_arm(self.drawn_from))
-
-    @property
     def waited(self) -> Precise:
         """𝔇_t; runs × T."""
         return np.asarray(np.cumsum(self.outstanding, axis=1))
-
-    @property
-    def probability(self) -> Precise:
-        """The probability that the policy draws these arms; one number per run."""
-        return np.asarray(self.of_arm(self.drawn_from).prod(axis=1))
 
     @property
     def too_large(self) -> Precise:

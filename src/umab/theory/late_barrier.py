@@ -64,16 +64,6 @@ class ArrivalPath(Runs):
     """Σ ℓ̂_s over all rounds; runs × n."""
 
     @property
-    def seen(self) -> Precise:
-        """y_s."""
-        return self.of_arm(self.losses)
-
-    @property
-    def estimate(self) -> Precise:
-        """ℓ̂_{s,k_s}, the only entry of the estimate that is not 0."""
-        return np.asarray(self.clipped / self.of_arm(self.drawn_from))
-
-    @property
     def drift(self) -> Precise:
         """δ_s = ℓ̂_{s,k}(p_{s,k} − P_{s,k})."""
         return np.asarray(self.estimate * (self.of_arm(self.p) - self.of_arm(self.at_arrival)))
@@ -113,11 +103,6 @@ class ArrivalPath(Runs):
             mine = self.arms == arm
             found = np.where(mine, in_all(np.where(mine, values, 0)), found)
         return found
-
-    @property
-    def probability(self) -> Precise:
-        """The probability that the policy draws these arms; one number per run."""
-        return np.asarray(self.of_arm(self.drawn_from).prod(axis=1))
 
 
 def follow_arrivals(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, delays: Any = 0) -> ArrivalPath:

@@ -18,10 +18,12 @@ PRECISION = float(np.finfo(np.longdouble).eps)
 
 
 class Runs:
-    """What the paths of all policies share: losses and arms, over runs and rounds."""
+    """What the paths of all policies share, over runs and rounds."""
 
     losses: Precise
     arms: npt.NDArray[np.intp]
+    drawn_from: Precise
+    clipped: Precise
 
     @property
     def n_arms(self) -> int:
@@ -37,6 +39,21 @@ class Runs:
         """Return the entries of the arms that were drawn: runs × T, from runs × T × n or more rounds."""
         drawn = np.take_along_axis(values[:, : self.n_rounds], self.arms[:, :, None], axis=2)
         return np.asarray(drawn[:, :, 0])
+
+    @property
+    def seen(self) -> Precise:
+        """The loss of the arm that was drawn, centred if losses are; runs × T."""
+        return self.of_arm(self.losses)
+
+    @property
+    def estimate(self) -> Precise:
+        """The only entry of the estimate that is not 0, that of the arm that was drawn; runs × T."""
+        return np.asarray(self.clipped / self.of_arm(self.drawn_from))
+
+    @property
+    def probability(self) -> Precise:
+        """The probability that the policy draws these arms; one number per run."""
+        return np.asarray(self.of_arm(self.drawn_from).prod(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +85,6 @@ class Trajectory(Runs):
     """M_t of UMAB-S, UMAB-W and UMAB-Sh, nan for the others; runs × T."""
     charge: Precise
     """G_t of UMAB-S and UMAB-W, for what they clip; nan for the others; runs × T."""
-
-    @property
-    def seen(self) -> Precise:
-        """ℓ_{t,k_t}."""
-        return self.of_arm(self.losses)
-
-    @property
-    def estimate(self) -> Precise:
-        """ℓ̂'_{t,k_t}, the only entry of the estimate that is not 0."""
-        return np.asarray(self.clipped / self.of_arm(self.drawn_from))
 
     @property
     def expected_regret(self) -> Precise:
