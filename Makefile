@@ -50,7 +50,7 @@ test-all: $(VENV)/.test
 	$(PYTEST)
 
 test-versions: $(VENV)/.test
-	$(BIN)/python -m pytest tests/test_release.py
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup tests/test_release.py
 
 # The theme would advertise another one.
 docs: $(VENV)/.docs

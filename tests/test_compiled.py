@@ -74,7 +74,7 @@ def test_the_cache_outlives_a_process_and_never_returns_old_code(tmp_path: Path)
         assert (changed["hits"], changed["misses"]) == (0, 2), name
         assert changed["probabilities"] != first["probabilities"], name
         edit(path, new, old)
-        assert run_copy(tmp_path) == {**first, "hits": 2, "misses": 0}, name
+    assert run_copy(tmp_path) == {**first, "hits": 2, "misses": 0}  # what was kept before is found again
 
     # A change of how they are compiled.
     edit(tmp_path / "umab" / "engine" / "compiled.py", '"nogil": True', '"nogil": None')

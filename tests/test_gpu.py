@@ -120,11 +120,16 @@ def code_of(*names: str) -> dict[str, dict[str, int]]:
     return found
 
 
-# Two parts take minutes with the others; tests/gpu compiles all of them, on a GPU.
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in (2, 3))])
-def test_every_policy_can_be_compiled_and_its_products_and_sums_are_kept_apart(part: int) -> None:
+# All of them take minutes; tests/gpu compiles them too, on a GPU.
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(["umab-g-a", "exp3", "centred(umab-s)"], id="some"),
+        *(pytest.param(POLICIES[part::4], id=f"part {part}", marks=pytest.mark.slow) for part in range(4)),
+    ],
+)
+def test_policies_can_be_compiled_and_their_products_and_sums_are_kept_apart(names: list[str]) -> None:
     pytest.importorskip("numba_cuda")
-    names = POLICIES[part::4]
     for name, counts in code_of(*names).items():
         assert counts["mul.f64"] == 0  # which the driver may contract
         assert counts["mul.rn.f64"] > 0

@@ -16,6 +16,11 @@ from test_service_model import *  # noqa: F403
 pytestmark = needs_postgres()
 
 
+@pytest.mark.parametrize("n_steps", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_long_random_walk_agrees_with_the_model(n_steps: int) -> None:  # SQLite takes the longer one each time
+    walk(2, n_steps)  # noqa: F405
+
+
 @pytest.fixture(scope="module")
 def database() -> Iterator[Postgres]:
     with postgres() as found:
