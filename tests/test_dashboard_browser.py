@@ -79,9 +79,10 @@ def demo(browser: Any) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        folder = re.search(r"serving (\S+)/umab.db on (\S+)", lines[1])
+        lines = [process.stdout.readline() for _ in range(3)]
+        folder = re.search(r"serving (\S+)/umab.db on (\S+)", lines[0])
         assert folder and Path(folder[1]).is_dir(), lines
+        assert "no key is needed" in lines[1] and re.search(r"need a key: umab_\w+", lines[2])
         _until_answered(port)
         yield folder[2]
     finally:

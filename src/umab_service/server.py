@@ -79,10 +79,10 @@ def serve(options: Options) -> None:
         )
     with storage.locked():
         first_key = ensure_key(storage, options.host, options.database)
-        if first_key is not None:  # at once: whatever happens next, only its digest is kept
+        if first_key is not None and not options.demo:  # at once: whatever happens next, only its digest is kept
             print(f"the first admin key, which is shown only once: {first_key}", flush=True)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(options, storage))
+            runner.run(_run(options, storage, first_key))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -165,7 +165,7 @@ def _listening(host: str, port: int) -> socket.socket:
         raise DatabaseError(f"the server cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
-async def _run(options: Options, storage: Storage) -> None:
+async def _run(options: Options, storage: Storage, first_key: str | None) -> None:
     with _listening(options.host, options.port) as listening:
         scheme = "https" if options.tls_certificate else "http"
         host = f"[{options.host}]" if ":" in options.host else options.host
@@ -189,6 +189,12 @@ async def _run(options: Options, storage: Storage) -> None:
             if service.ownership is not None:
                 await service.ownership.announce(options.advertise.rstrip("/") or url)
             _greet(options, storage, url, keys)
+            if options.demo:
+                print(
+                    "open this address in a browser: no key is needed there; Ctrl-C stops the server and deletes its "
+                    f"data\nrequests of your own to the API need a key: {first_key or 'that in UMAB_ADMIN_KEY'}",
+                    flush=True,
+                )
             async with demo.playing(app) if options.demo else contextlib.nullcontext():
                 await server.serve(sockets=[listening])
         finally:
