@@ -31,6 +31,7 @@ _TYPOGRAPHY = (
 """Bars, norms and slashes without space around them, logarithms with some, and primes that can be seen."""
 
 _SOURCE = re.compile(r"^<!-- code: ([\w.]+) -->$", re.MULTILINE)
+_NOTEBOOK = re.compile(r"\]\(([\w/.-]+)\.ipynb\)")
 _POLICIES = "<!-- policies -->"
 
 
@@ -64,7 +65,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Put in code and tables where a page asks for them."""
+    """Put in code and tables where a page asks for them, and lead to the page of a notebook, not to its file."""
+    if page.file.generated_by is None:  # the page of a notebook leads to the file
+        markdown = _NOTEBOOK.sub("](\\1.md)", markdown)
     try:
         return _SOURCE.sub(lambda found: code(found[1]), markdown).replace(_POLICIES, policies())
     except (ImportError, AttributeError) as error:

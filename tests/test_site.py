@@ -167,12 +167,18 @@ def test_a_formula_that_is_not_understood_stops_the_build(hooks: ModuleType) -> 
 
 
 def test_code_that_is_not_there_stops_the_build(hooks: ModuleType) -> None:
-    page = argparse.Namespace(file=argparse.Namespace(src_uri="x.md"))
+    page = argparse.Namespace(file=argparse.Namespace(src_uri="x.md", generated_by=None))
     shown = hooks.on_page_markdown("a\n\n<!-- code: umab.simplex.mix -->\n\nb", page)
     assert 'title="src/umab/maths/simplex.py"\ndef mix(' in shown and '"""' not in shown
     for name in ("umab.simplex.nothing", "umab.nothing.x", "umab.simplex.mix.nothing"):
         with pytest.raises(hooks.PluginError, match=r"x\.md: .*nothing"):
             hooks.on_page_markdown(f"<!-- code: {name} -->", page)
+
+
+def test_links_to_a_notebook_lead_to_its_page_and_the_page_to_the_notebook(hooks: ModuleType) -> None:
+    for by, wanted in ((None, "[a](b/c.md)"), ("plugin", "[a](b/c.ipynb)")):
+        page = argparse.Namespace(file=argparse.Namespace(src_uri="x.md", generated_by=by))
+        assert hooks.on_page_markdown("[a](b/c.ipynb)", page) == wanted
 
 
 def test_a_notebook_becomes_a_page(hooks: ModuleType) -> None:
