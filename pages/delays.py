@@ -263,6 +263,7 @@ def text(results: Mapping[str, Any]) -> str:
         "without": WITHOUT,
         "ranged": [name for name in POLICIES if umab.policy(name).needs_range],
         "proved": [name for name in POLICIES if is_proved(name)],
+        "published": PUBLISHED,
         "verdicts": {id: verdict(results, id) for id in GROUPS if id in results["scores"]},
         "largest": largest_of(results),
         "pool_helps": {id: pool_helps(results, id) for id in GROUPS},

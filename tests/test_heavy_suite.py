@@ -300,7 +300,10 @@ def test_the_verdict_follows_the_numbers() -> None:
     assert half["policies"]["htinf"]["to_recommended"]["away"]["value"] == pytest.approx(4.0)
     everywhere, home, away, single = heavy_page.verdicts(half)
     assert everywhere.startswith("All tables (2): the smallest mean score belongs to htinf, 0.25")
-    assert "(1): the smallest mean score belongs to htinf, 0.08" in home and f"it beats {RECOMMENDED} there" in home
+    assert (
+        "(1): the smallest mean score belongs to htinf, 0.08" in home
+        and f"average, it beats {RECOMMENDED} there" in home
+    )
     assert f"(1): the smallest mean score belongs to {RECOMMENDED}, 0.2" in away and "none of them beats" in away
     assert "adatinf has the smallest, 2.50" in away
     assert "on 1 of the 2 tables" in single and "(htinf 0.20" in single
@@ -317,7 +320,9 @@ def test_the_rule_excludes_what_is_too_dear() -> None:
     numbers = made_up(on_heavy={name: (score, score) for name, score in same.items()}, on_general=dear)
     _, prices, general, alone = heavy_page.rule(numbers["halves"])
     assert f"All are too high, so the rule excludes these policies. The recommendation stays {RECOMMENDED}." in prices
-    assert general.endswith(f"None of them beats {RECOMMENDED} there.") and alone.endswith(f"for {RECOMMENDED}.")
+    assert general.endswith(f"On average, none of them beats {RECOMMENDED} there.") and alone.endswith(
+        f"for {RECOMMENDED}."
+    )
     everywhere, *_, single = heavy_page.verdicts(numbers["halves"]["validation"])
     assert "too few to tell" in everywhere and single.startswith("On no single table")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from umab.algorithms.banker_late import BankerSFTINF
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.scb_d import SCBD
@@ -31,6 +32,8 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     """
     if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
         source = "umab has no bound for it with late feedback, and got delays"
+        if isinstance(policy, BankerSFTINF):
+            source = f"the bound of {policy.reference} for late feedback is published; umab has no constants for it"
         return Bound(policy.name, None, "", None, None, {}, source)
     given = Delays.of(0 if delays is None else delays, losses.n_rounds, losses.n_arms).given
     if given is None:

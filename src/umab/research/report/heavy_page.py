@@ -162,8 +162,8 @@ def _verdict(half: Numbers, where: Where) -> str:
     first = min(FOR_TAILS, key=lambda name: _score(half, name, where).value)
     quotient = _to_recommended(half, first, where)
     outcome = {
-        "better": f"it beats {RECOMMENDED} there",
-        "worse": f"none of them beats {RECOMMENDED} there",
+        "better": f"on average, it beats {RECOMMENDED} there",
+        "worse": f"on average, none of them beats {RECOMMENDED} there",
         "undecided": "the trials are too few to tell which of the two is better",
     }[_compared(quotient)]
     times = f"times that of {RECOMMENDED}"
@@ -216,7 +216,11 @@ def rule(halves: Mapping[Half, Numbers]) -> list[str]:
         f"The mean prices of the policies for heavy tails ({words.listed(list(halves))} half) are: {said}. {outcome}",
         f"On all general tables of the {half} half, their mean scores, divided by that of {RECOMMENDED}, are: "
         f"{'; '.join(f'{name} {measured(quotients[name])}' for name in FOR_TAILS)}. "
-        + (f"{words.listed(ahead)} would beat it there." if ahead else f"None of them beats {RECOMMENDED} there."),
+        + (
+            f"{words.listed(ahead)} would beat it there."
+            if ahead
+            else f"On average, none of them beats {RECOMMENDED} there."
+        ),
         f"If only the mean scores on the heavy tables of the {half} half counted, they would speak for {best}"
         + _how_certain(halves[half], best)
         + ("." if best == untold else f"; of the policies that are told nothing, for {untold}."),
