@@ -21,6 +21,7 @@ import pytest
 import umab
 import umab.datasets
 from umab import cli
+from umab.cli.reports import COMPILING
 from umab.datasets import sources
 from umab.research.experiments import runner
 from umab.research.report import words
@@ -42,7 +43,9 @@ def run(
             code = cli.main(arguments)
         except SystemExit as left:  # argparse does that
             code = int(left.code or 0)
-    return subprocess.CompletedProcess(arguments, code, printed.getvalue(), complained.getvalue())
+    # Whether a policy is compiled here depends on the tests that ran before.
+    said = complained.getvalue().replace(f"umab: note: {COMPILING}\n", "")
+    return subprocess.CompletedProcess(arguments, code, printed.getvalue(), said)
 
 
 def run_apart(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -165,12 +168,45 @@ def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: P
     done = run("compare", str(table), "--trials", "50", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
     best = umab.simulate("centred(umab-s)", str(table), n_trials=50, expected=True)
-    assert "300 rounds of 3 arms; losses, from" in done.stdout and "all positive. The best arm is a" in done.stdout
+    assert (
+        "300 rounds of 3 arms; losses (lower is better) from" in done.stdout
+        and "all positive. The best arm is a" in done.stdout
+    )
     assert f"On these losses centred(umab-s) would have done best: a regret of {best.mean[-1]:.1f}" in done.stdout
     text = (tmp_path / "report-times" / "index.html").read_text()
     assert "Which policy would have done best on times.csv?" in text and "On these losses centred(umab-s)" in text
     flipped = run("compare", str(table), "--trials", "5", "--reward", "--policy", "ahb", "--out", "x", cwd=tmp_path)
-    assert "all negative. The best arm is c" in flipped.stdout
+    assert "all positive. The best arm is c" in flipped.stdout
+
+
+def test_compare_begins_with_the_recommended_policy_unless_another_is_better(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(300, 3))
+    path = lines(tmp_path / "t.csv", "a,b,c", *(",".join(map(str, row)) for row in draws))
+    for policies, wanted in (
+        (("umab-w", "uniform"), "umab.Learner(umab.recommended(), arms=["),
+        (("umab-w", "centred(umab-s)"), "umab.Learner(&#34;centred(umab-s)&#34;, arms=["),
+        (("ahb", "uniform"), "umab.Learner(&#34;ahb&#34;, arms=["),
+    ):
+        chosen = [word for name in policies for word in ("--policy", name)]
+        assert run("compare", str(path), *chosen, "--out", "out", cwd=tmp_path).returncode == 0
+        assert wanted in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_negative_losses_may_be_profits(tmp_path: Path) -> None:
+    path = lines(tmp_path / "t.csv", "a,b", "1,-2", "3,1", "-1,4")
+    command = ("compare", str(path), "--policy", "uniform", "--trials", "3", "--out", "out")
+    note = "some losses are negative, and lower counts as better; if they are profits"
+    assert note in run(*command, cwd=tmp_path).stderr
+    assert run(*command, "--reward", cwd=tmp_path).stderr == ""
+
+
+def test_compiling_is_announced_once_and_only_if_it_happens(tmp_path: Path) -> None:
+    path = lines(tmp_path / "t.csv", "a,b", "1,2", "3,1")
+    command = ("compare", str(path), "--policy", "uniform", "--policy", "umab-nn", "--trials", "3")
+    fresh = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for times in (1, 0):
+        done = run_apart(*command, "--out", str(tmp_path / "out"), environment=fresh)
+        assert done.returncode == 0 and done.stderr.count(COMPILING) == times
 
 
 def test_compare_against_sequences_of_arms(tmp_path: Path) -> None:

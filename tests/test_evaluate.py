@@ -225,6 +225,11 @@ def test_the_command_prints_what_python_gives(tmp_path: Path) -> None:
         assert row["standard_error"] == found.standard_error and row["doubts"] == list(found.doubts)
 
 
+def test_a_column_under_another_name_is_to_be_renamed(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["evaluate", str(file(tmp_path, "action,probability,loss\na,0.5,1\n"))]) == 2
+    assert "columns are 'action', 'probability', 'loss': rename those that hold them" in capsys.readouterr().err
+
+
 def test_rewards_doubts_and_infinite_ends_are_shown(tmp_path: Path, capsys: Any) -> None:
     path, out = file(tmp_path, LOG.replace("LOSS", "reward")), tmp_path / "found.json"
     assert cli.main(["evaluate", str(path), "--json", str(out)]) == 0
@@ -307,6 +312,7 @@ def test_the_page_shows_what_the_command_prints(
         ("id,Arm,Probability,Reward\nx,a,0.5,2\ny,b,0.5,3\n", "arm, probability and reward of a log"),
         ("round,arm,probability,loss\n1,a,0.5,2\n2,b,0.5,3\n", "leave it out with --drop probability"),
         ("round,arm,loss\n1,a,2\n2,b,3\n", "only one arm, as in a log … add the probabilities of the draws"),
+        ("round,arm,loss\n1,a,2\n2,b,\n", "only one arm, as in a log … add the probabilities of the draws"),
         ("arm,loss\n0,2\n1,3\n", "no column called round … add the probabilities of the draws"),
     ],
 )

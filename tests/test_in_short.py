@@ -153,8 +153,8 @@ def test_totals_are_those_of_the_table() -> None:
     best, chance = LOSSES.sum(axis=0).min(), LOSSES.mean(axis=1).sum()
     total = best + result.mean[-1]
     wanted = (
-        f"Over these 300 rounds the recommended policy would have cost {percent(total / best)} staying with near, the "
-        f"best single arm, and {percent(total / chance)} choosing at random."
+        f"Over these 300 rounds the recommended policy (umab-w) would have cost {percent(total / best)} staying with "
+        f"near, the best single arm, and {percent(total / chance)} choosing at random."
     )
     arms = ["near", "east", "west"]
     assert in_short(outcome_of(LOSSES, arms=arms)) == wanted and re.search(r"\d% more .*\d% less", wanted)
@@ -193,8 +193,8 @@ def test_other_policies_have_their_names() -> None:
 def test_names_stay_in_one_line_and_equal_arms_are_told() -> None:
     same = in_short(outcome_of(np.ones((50, 2)), arms=["a\n  long\tname", "b"]))
     assert same == (
-        "Over these 50 rounds the recommended policy would have cost as much as staying with a long name, one of the "
-        "best single arms, and as much as choosing at random."
+        "Over these 50 rounds the recommended policy (umab-w) would have cost as much as staying with a long name, "
+        "one of the best single arms, and as much as choosing at random."
     )
 
 
@@ -239,8 +239,9 @@ def test_an_arm_that_was_away_is_compared_while_it_was_there(kept: bool, monkeyp
         paid, own = max(pairs, key=lambda pair: pair[0] - pair[1])
         assert (paid, own) == pairs[0]
         assert in_short(outcome) == (
-            f"Over these 300 rounds the recommended policy would have cost {percent(total / chance)} choosing at "
-            f"random, and in the {n_there} rounds in which near was there, {percent(paid / own)} staying with near."
+            f"Over these 300 rounds the recommended policy (umab-w) would have cost {percent(total / chance)} "
+            f"choosing at random, and in the {n_there} rounds in which near was there, {percent(paid / own)} "
+            "staying with near."
         )
 
 
@@ -331,15 +332,15 @@ def test_the_sentence_is_the_first_line(write: Any, tmp_path: Path, monkeypatch:
     total = best + result.mean[-1]
     error = result.se[-1] / best
     assert first_line([str(path)], capsys) == (
-        "Over these 40 hours the recommended policy would have cost "
+        "Over these 40 hours the recommended policy (umab-w) would have cost "
         f"{said(1.0, total / best - 1.0, error=error)} staying with near, the best single arm, and "
         f"{said(1.0, total / chance - 1.0, error=error * best / chance)} choosing at random."
     )
     assert first_line([str(path), "--reward"], capsys).startswith(
-        "Over these 40 hours the recommended policy would have earned "
+        "Over these 40 hours the recommended policy (umab-w) would have earned "
     )
     page = Path("report-t", "index.html").read_text()
-    assert "Over these 40 hours the recommended policy would have earned" in page
+    assert "Over these 40 hours the recommended policy (umab-w) would have earned" in page
 
 
 def test_dates_that_are_dropped_and_rounds_that_are_left_out_count_too(

@@ -172,5 +172,5 @@ def test_a_missing_extra_says_what_to_run(tmp_path: Path) -> None:
         "except ImportError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    advice = "run pip install 'umab[data]', or in a checkout pip install -e '.[data]'"
+    advice = "run pip install 'umab[data]'"
     assert run.stdout == f"reading files of losses needs polars; {advice}\n"

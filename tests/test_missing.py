@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,7 @@ def test_what_is_wrong_beside_gaps_is_still_found(missing: str, tmp_path: Path) 
     for text, message in (
         ("a,b\n1,2\n2,\n5,4\n1,7\n9,13\n", r"row 4 \(line 6 of the file\) holds the sums"),
         ("a,b,c\n1,,2\n3,,4\n", "no cell of the column is a number"),
+        ("round,arm,loss\n1,a,1\n2,b,\n3,a,4\n", "every round has only one arm, as in a log"),
         ("round,arm,loss\n1,a,1\n2,b,2\n3,a,4\n", "every round has only one arm, as in a log"),
         ("a,n\n1,1\n,2\n5,3\n7,4\n", "column 'n' counts from 1 to 4"),
     ):
@@ -404,8 +406,13 @@ def test_what_needs_all_losses_says_so(what: str, call: Any) -> None:
 
 def test_facts_about_a_table_with_gaps() -> None:
     said = words.facts(AWAY)
-    assert said.startswith("4 rounds of 3 arms; losses, from 0.5 to 9, all positive. In 3 of 12 cells the arm is away.")
+    assert said.startswith(
+        "4 rounds of 3 arms; losses (lower is better) from 0.5 to 9, all positive. In 3 of 12 cells the arm is away."
+    )
     assert said.endswith("Over the rounds in which it is there, b has the smallest mean loss (1.25 per round).")
+    rewards = words.facts(replace(AWAY, provenance={"reward": True}))
+    assert "rewards (higher is better) from -9 to -0.5, all negative" in rewards
+    assert rewards.endswith("b has the largest mean reward (-1.25 per round).")
     tied = words.facts(umab.Losses.of([[1.0, 1.0, -2.0], [NAN, 1.0, 4.0]], missing="away"))
     assert tied.endswith(
         "Over the rounds in which they are there, 0, 1 and 2 have the smallest mean loss (1 per round)."

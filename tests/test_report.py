@@ -74,7 +74,7 @@ def test_a_spread_is_that_of_a_trial() -> None:
 def test_facts_of_a_table() -> None:
     losses = umab.Losses.of([[-1.0, 2.0], [0.0, 3.0], [0.5, 0.0], [-1.0, 1.0]], arms=["a", "b"])
     assert words.facts(losses) == (
-        "4 rounds of 2 arms; losses, from -1 to 3, 25.0% negative, 25.0% zero and 50.0% positive. "
+        "4 rounds of 2 arms; losses (lower is better) from -1 to 3, 25.0% negative, 25.0% zero and 50.0% positive. "
         "The best arm is a (-0.375 per round)."
     )
     same = umab.Losses.of([[1.0, 1.0]], arms=["a", "b"])
@@ -139,7 +139,17 @@ def test_verdicts_are_counted_in_english() -> None:
 
 def test_rewards_are_called_so() -> None:
     losses = umab.Losses.of([[-1.0, -2.0]], provenance={"reward": True})
-    assert words.facts(losses).startswith("1 round of 2 arms; rewards, ") and "from -2 to -1" in words.facts(losses)
+    assert words.facts(losses) == (
+        "1 round of 2 arms; rewards (higher is better) from 1 to 2, all positive. The best arm is 1 (2 per round)."
+    )
+    text = words.answer(compared(losses, "umab-g", "uniform", n_trials=3))
+    assert "The mean reward per round is: the best single arm 2, " in text and text.count("-") == text.count("umab-g")
+
+
+def test_the_largest_regret_is_among_the_policies_that_are_ranked() -> None:
+    table = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
+    text = words.answer(compared(table, "umab-nn", "uniform", "adahedge"))
+    assert "uniform has the largest regret of those that see one loss per round, " in text
 
 
 def test_losses_of_any_size_make_a_report(tmp_path: Path) -> None:

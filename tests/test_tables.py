@@ -8,6 +8,7 @@ import io
 import math
 import random
 import re
+import warnings
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -34,6 +35,9 @@ COLUMNS = ".tsv"
 
 def drop(name: str) -> str:
     return f"drop=[{name!r}]"
+
+
+LONG = "if each row is the loss of one arm in one round, name its columns round, arm and loss"
 
 
 def not_an_arm(name: str) -> str:
@@ -167,9 +171,15 @@ def test_a_column_of_numbers_in_another_notation_is_not_to_be_dropped(texts: tup
 )
 def test_a_column_without_numbers(cells: tuple[str, str], error: type[Exception], got: str, tmp_path: Path) -> None:
     message = f"{got} in row 0 (line 2 of the file) of arm 'when' … {not_an_arm('when')}"
-    refused(message, error, tmp_path, f"a,when,b,c\n1,{cells[0]},2,5\n3,{cells[1]},4,6\n")
-    # Three columns may be a long table under other names.
-    refused(f"{message} … columns round, arm and loss", error, tmp_path, f"a,when,b\n1,{cells[0]},2\n3,{cells[1]},4\n")
+    refused(f"{message} … {LONG}", error, tmp_path, f"a,when,b,c\n1,{cells[0]},2,5\n3,{cells[1]},4,6\n")
+
+
+def test_a_long_table_under_other_names(tmp_path: Path) -> None:
+    """If fewer than two columns have numbers, leaving out the one with names leads nowhere, and is named last."""
+    message = f"numbers … 'east' … of arm 'service' … no cell of the column is a number: {LONG}; … {drop('service')}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", umab.TableWarning)
+        refused(message, TypeError, tmp_path, "date,service,ms\n2026-01-01,east,20\n2026-01-01,west,30\n")
 
 
 def test_a_unit_behind_a_number_is_not_a_name(tmp_path: Path) -> None:

@@ -24,13 +24,14 @@ def extra(name: str, what: str) -> Iterator[None]:
     >>> with extra("data", "reading tables"):
     ...     import no_such_library
     Traceback (most recent call last):
-    ModuleNotFoundError: reading tables needs no_such_library; run pip install 'umab[data]', or in a checkout pip install -e '.[data]'
-    """  # noqa: E501
+    ModuleNotFoundError: reading tables needs no_such_library; run pip install 'umab[data]'
+    """
     try:
         yield
     except ImportError as error:
         # A library that is installed, but too old or broken, says so itself.
         found = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
         library = (error.name or "more").partition(".")[0]
-        advice = f"run pip install 'umab[{name}]', or in a checkout pip install -e '.[{name}]'"
+        # That works in a checkout too: pip finds that umab is there, and installs what the extra needs.
+        advice = f"run pip install 'umab[{name}]'"
         raise ModuleNotFoundError(f"{what} needs {library}{found}; {advice}", name=error.name) from None

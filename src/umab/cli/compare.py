@@ -12,6 +12,7 @@ from umab.cli.reports import report_folder, write_report
 from umab.cli.texts import regrets
 
 if TYPE_CHECKING:
+    from umab.research.experiments.runner import Outcome
     from umab.tables.losses import Losses
 
 
@@ -66,21 +67,31 @@ def compare(options: argparse.Namespace) -> None:
         )
         outcome = run.outcomes[0]
         first, answer = in_short(outcome), words.answer(outcome)
-        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
-        # A policy that is not registered has no name to give to umab, so the code shows the object itself.
-        shown = f'"{best.name}"' if can_be_named(best) else repr(best)
-        code = (
-            f"learner = umab.Learner({shown}, arms={list(losses.arms)})"
-            if losses.n_arms <= 10
-            else f"umab.policy({shown})"
-        )
         title = f"Which policy would have done best on {path.name}?"
-        code += "  # the policy with the smallest regret here"
-        head = Head(title=title, lede=f"{first} {answer}", command=options.command, code=code)
+        head = Head(title=title, lede=f"{first} {answer}", command=options.command, code=_code(outcome))
         page = f"\n\n{write_report(run, out, head, options.certify)}" if out else ""
     which = _WHICH_IF_AWAY if losses.n_away else _WHICH
     which += "" if options.switches is None else f"\n\n{_sequence(losses, options.switches)}"
     print(f"{first}\n\n{words.facts(losses)}\n\n{regrets(run, options.switches)}\n{which}\n\n{answer}{page}")
+
+
+def _code(outcome: Outcome) -> str:
+    """Return the line of code to begin with: the recommended policy, unless another one did better for certain."""
+    from umab.algorithms.registry import recommended
+
+    losses, standings = outcome.losses, outcome.standings
+    level = [name for name in outcome.curves if (where := standings.get(name)) and (where.best or where.tied)]
+    if any(outcome.curves[name].policy == recommended() for name in level):
+        shown, why = "umab.recommended()", "no policy has a smaller regret here, as far as these trials can tell"
+    else:
+        best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
+        # A policy that is not registered has no name to give to umab, so the code shows the object itself.
+        shown = f'"{best.name}"' if can_be_named(best) else repr(best)
+        why = "the policy with the smallest regret here"
+        if losses.n_arms > 10:
+            shown = f"umab.policy({shown})"
+    arms = f", arms={list(losses.arms)}"
+    return f"{f'learner = umab.Learner({shown}{arms})' if losses.n_arms <= 10 else shown}  # {why}"
 
 
 def _sequence(losses: Losses, switches: int) -> str:

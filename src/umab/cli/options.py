@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -118,7 +119,7 @@ def read_table(options: argparse.Namespace) -> Losses:
     from umab.tables.wording import IN_A_COMMAND
 
     suspicious = "allow" if options.allow_suspicious else "refuse"
-    return read_file(
+    losses = read_file(
         options.losses,
         IN_A_COMMAND,
         reward=options.reward,
@@ -126,6 +127,13 @@ def read_table(options: argparse.Namespace) -> Losses:
         suspicious=suspicious,
         missing=options.missing,
     )
+    if not options.reward and (losses.present < 0.0).any():
+        print(
+            "umab: note: some losses are negative, and lower counts as better; if they are profits or scores, of "
+            f"which more is better, {IN_A_COMMAND.reward}",
+            file=sys.stderr,
+        )
+    return losses
 
 
 def missing_losses(text: str) -> Missing:

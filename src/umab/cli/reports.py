@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from umab.research.experiments.runner import Run
     from umab.research.report.shell import Head
 
+COMPILING = "each policy is compiled when it first runs on this machine, which takes some seconds"
+
 
 @contextlib.contextmanager
 def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path | None]:
@@ -35,11 +37,17 @@ def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path 
         yield None
         print(f"umab: note: no report was written: {error}", file=sys.stderr)
         return
+    from umab.engine.compiled import when_compiling
     from umab.research.report.folder import prepared
 
     place = Path(options.out or otherwise)
-    with prepared(place):
+    with prepared(place), when_compiling(_say_so):
         yield place
+
+
+def _say_so() -> None:
+    """Say why nothing seems to happen, on a terminal and in a pipe alike."""
+    print(f"umab: note: {COMPILING}", file=sys.stderr)
 
 
 def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:

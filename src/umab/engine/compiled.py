@@ -12,8 +12,9 @@ it uses, was edited; editing a comment has no effect.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -207,6 +208,26 @@ def compiler_version() -> str:
     import numba
 
     return str(numba.__version__)
+
+
+@contextlib.contextmanager
+def when_compiling(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function when the compiler is first needed in this block, and not if the cache has all that runs."""
+    from numba.core import event
+
+    class Once(event.Listener):  # type: ignore[misc]
+        called = False
+
+        def on_start(self, _: object) -> None:
+            if not self.called:
+                self.called = True
+                call()
+
+        def on_end(self, _: object) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Once()):
+        yield
 
 
 def _compile(

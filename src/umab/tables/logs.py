@@ -71,7 +71,7 @@ def rounds_of(sheet: Sheet, *, reward: bool = False) -> Log:
             every = ", ".join(map(repr, sheet.names))
             raise ValueError(
                 "a log must have one column called arm, one called probability and one called loss or reward, but got "
-                f"{got} for {name} in {str(sheet.path)!r}; its columns are {every}"
+                f"{got} for {name} in {str(sheet.path)!r}; its columns are {every}: rename those that hold them"
             )
     arm_at, probability_at, value_at = (columns[name][0] for name in names)
     arms = sheet.texts(arm_at)

@@ -59,14 +59,13 @@ def _key(name: str) -> str:
 
 def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tuple[str, ...], list[str], Table]:
     """Return the arms, the rounds and the losses of a long table; nan is a gap."""
-    values = sheet.select([value_at]).numbers("column")[:, 0]
     round_of, rounds = _places(_keys(sheet, round_at, MISSING), sort=True)
     arm_of, arms = _places(_keys(sheet, arm_at, [""]), sort=False)  # an arm may be called none
     pair_of = round_of * len(arms) + arm_of
     pairs, counts = np.unique(pair_of, return_counts=True)
     n_pairs = len(rounds) * len(arms)
     rule = "every round must have one value for each arm, but round"
-    if len(pairs) < len(values):
+    if len(pairs) < len(pair_of):
         at = int((counts > 1).argmax())
         round, arm = divmod(int(pairs[at]), len(arms))
         first, second = (sheet.where(int(row)) for row in np.flatnonzero(pair_of == pairs[at])[:2])
@@ -74,18 +73,21 @@ def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tupl
             f"{rule} {rounds[round]!r} has {counts[at]} for arm {arms[arm]!r}, the first two in {first} and "
             f"{second}; keep one (pairs of round and arm with more than one value: {int((counts > 1).sum())})"
         )
-    as_in_a_log = len(pairs) == len(rounds)
-    if len(pairs) < n_pairs and (as_in_a_log or not sheet.gaps):
+
+    def gap(advice: str) -> ValueError:
         gaps = pairs != np.arange(len(pairs))
         round, arm = divmod(int(gaps.argmax()) if gaps.any() else len(pairs), len(arms))
-        if as_in_a_log:
-            advice = f"every round has only one arm, as in a log: if it is one, {with_probabilities(sheet)}"
-        else:
-            advice = ways_out(sheet.wording)
-        raise ValueError(
+        return ValueError(
             f"{rule} {rounds[round]!r} has none for arm {arms[arm]!r} (missing pairs of round and arm: "
             f"{n_pairs - len(pairs)} of {n_pairs}); {advice}"
         )
+
+    # Before any loss is read: if this is a log, no way out for a missing loss helps.
+    if len(pairs) < n_pairs and len(pairs) == len(rounds):
+        raise gap(f"every round has only one arm, as in a log: if it is one, {with_probabilities(sheet)}")
+    values = sheet.select([value_at]).numbers("column")[:, 0]
+    if len(pairs) < n_pairs and not sheet.gaps:
+        raise gap(ways_out(sheet.wording))
     table = np.full(n_pairs, np.nan)
     table[pair_of] = values
     return tuple(arms), rounds, table.reshape(len(rounds), len(arms))

@@ -119,10 +119,12 @@ class Sheet:
                 bad |= ~finite.any(axis=0)  # a column without numbers is not an arm
         if bad.any():
             row, column = divmod(int(bad.argmax()), len(self.names))
-            numberless = not finite[:, column].any()
+            numberless, n_arms = not finite[:, column].any(), int(finite.any(axis=0).sum())
             infinite = bool(np.isinf(table[row, column]))
             n_missing = int(self._missing(table).sum())
-            self._refuse(row, column, kind, infinite=infinite, numberless=numberless, n_missing=n_missing)
+            self._refuse(
+                row, column, kind, infinite=infinite, numberless=numberless, n_arms=n_arms, n_missing=n_missing
+            )
         return table
 
     def _missing(self, table: Table) -> npt.NDArray[np.bool_]:
@@ -137,9 +139,12 @@ class Sheet:
         return np.asarray(np.isnan(table) & np.array(numeric))
 
     def _refuse(
-        self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool, n_missing: int
+        self, row: int, column: int, kind: str, *, infinite: bool, numberless: bool, n_arms: int, n_missing: int
     ) -> NoReturn:
-        """Say what is wrong with a cell that is not a finite number; `numberless` if its whole column has none."""
+        """Say what is wrong with a cell that is not a finite number.
+
+        `numberless` says that its whole column has none, and `n_arms` how many columns have one.
+        """
         cell, name = self.cells.row(row)[column], self.names[column]
         text = "" if cell is None else str(cell).strip()
         where = f"{self.where(row)} of {kind} {name!r}"
@@ -147,9 +152,10 @@ class Sheet:
         if infinite:
             raise ValueError(f"losses must be finite, but got {text!r} in {where}; replace it with a finite number")
         if numberless and kind == "arm" and (missing or not is_decorated(text)):
-            advice = f"no cell of the column is a number: if it is not an arm, {self.leave_out(name)}"
-            if len(self.names) == 3:
-                advice += "; if each row is the loss of one arm in one round, name the columns round, arm and loss"
+            not_arm = f"if it is not an arm, {self.leave_out(name)}"
+            one_each = "if each row is the loss of one arm in one round, name its columns round, arm and loss"
+            ways = [one_each, not_arm] if n_arms < 2 else [not_arm, one_each]
+            advice = f"no cell of the column is a number: {'; '.join(ways)}"
         elif missing:
             n_cells = self.cells.height * len(self.names)
             advice = f"missing cells: {n_missing} of {n_cells}; {ways_out(self.wording)}"

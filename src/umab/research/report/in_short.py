@@ -14,6 +14,7 @@ from umab.algorithms.registry import recommended
 from umab.algorithms.uniform import Uniform
 from umab.engine.simulate import simulate
 from umab.research.experiments.runner import Curve, Outcome, Summary
+from umab.research.report.words import are_rewards
 from umab.results.among import CostsAmong
 from umab.results.regret import Costs
 from umab.tables.losses import Losses
@@ -62,11 +63,13 @@ def in_short(outcome: Outcome) -> str:
     name = next((name for name, curve in outcome.curves.items() if curve.policy == recommended()), outcome.best)
     curve = outcome.curves[name]
     at_random = isinstance(curve.policy, Uniform)
-    who = "the recommended policy" if curve.policy == recommended() else "choosing at random" if at_random else name
+    who = "choosing at random" if at_random else name
+    if curve.policy == recommended():
+        who = f"the recommended policy ({curve.policy.name})"
     against = (_against_if_away if losses.n_away else _against)(losses, curve)
     if at_random:
         against = [each for each in against if each.who != "choosing at random"]
-    return sentence(_one_line(who), losses.n_rounds, unit_of(losses), against, reward=_are_rewards(losses))
+    return sentence(_one_line(who), losses.n_rounds, unit_of(losses), against, reward=are_rewards(losses))
 
 
 def sentence(who: str, n_rounds: int, unit: str, against: Sequence[Against], *, reward: bool = False) -> str:
@@ -135,10 +138,6 @@ def _short(text: str) -> str:
 def unit_of(losses: Losses) -> str:
     """Return what a round is, as far as it is known: an hour, if the file has a time for each, and else a round."""
     return str(losses.provenance.get("unit", "round"))
-
-
-def _are_rewards(losses: Losses) -> bool:
-    return bool(losses.provenance.get("reward"))
 
 
 def _one_line(text: str) -> str:

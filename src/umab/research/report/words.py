@@ -84,8 +84,9 @@ def listed(items: Sequence[str]) -> str:
 
 def facts(losses: Losses) -> str:
     """Describe losses: how many there are and how many are away, their range and signs, and which arm is best."""
-    table = losses.present
-    kind = "rewards, counted as losses with the sign flipped" if losses.provenance.get("reward") else "losses"
+    rewards = are_rewards(losses)
+    table = 0.0 - losses.present if rewards else losses.present
+    kind = "rewards (higher is better)" if rewards else "losses (lower is better)"
     share = [
         (word, float(np.mean(which)))
         for word, which in (("negative", table < 0), ("zero", table == 0), ("positive", table > 0))
@@ -93,9 +94,19 @@ def facts(losses: Losses) -> str:
     best = _best_if_away(losses) if losses.n_away else _best(losses)
     signs = [f"all {word}" if part == 1.0 else f"{_percent(part)} {word}" for word, part in share if part > 0.0]
     return (
-        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind}, from {table.min():.6g} to "
+        f"{counted(losses.n_rounds, 'round')} of {counted(losses.n_arms, 'arm')}; {kind} from {table.min():.6g} to "
         f"{table.max():.6g}, {listed(signs)}. {_gaps(losses)}{best}"
     )
+
+
+def are_rewards(losses: Losses) -> bool:
+    """Whether the losses were given as rewards, in which people then want to read about them."""
+    return bool(losses.provenance.get("reward"))
+
+
+def as_given(losses: Losses, loss: float) -> float:
+    """Return a loss with the sign that it was given with: as a reward, if it was one."""
+    return 0.0 - loss if are_rewards(losses) else loss
 
 
 def _gaps(losses: Losses) -> str:
@@ -116,7 +127,7 @@ def _best(losses: Losses) -> str:
     costs = Costs.of(losses).table.sum(axis=0)  # so that an offset costs no digits, and nothing overflows
     best = [losses.arms[at] for at in np.flatnonzero(costs == costs.min())]
     which = f"The best arm is {best[0]}" if len(best) == 1 else f"The best arms are {listed(best)}, with the same sum"
-    return f"{which} ({_loss_a_round(losses, 0.0):.6g} per round)."
+    return f"{which} ({as_given(losses, _loss_a_round(losses, 0.0)):.6g} per round)."
 
 
 def _best_if_away(losses: Losses) -> str:
@@ -129,8 +140,9 @@ def _best_if_away(losses: Losses) -> str:
     one = len(best) == 1
     return (
         f"In {losses.n_away} of {losses.table.size} cells the arm is away. Over the rounds in which "
-        f"{'it is' if one else 'they are'} there, {listed(best)} {'has' if one else 'have'} the smallest mean loss "
-        f"({means.min():.6g} per round)."
+        f"{'it is' if one else 'they are'} there, {listed(best)} {'has' if one else 'have'} the "
+        f"{'largest mean reward' if are_rewards(losses) else 'smallest mean loss'} "
+        f"({as_given(losses, float(means.min())):.6g} per round)."
     )
 
 
@@ -178,14 +190,17 @@ def answer(outcome: Outcome) -> str:
         costs = [("the best single arm", 0.0), (best, float(result.mean[-1]))]
         if "uniform" in curves and best != "uniform":
             costs.append(("choosing at random", float(curves["uniform"].result.mean[-1])))
-        a_round = [f"{who} {_loss_a_round(outcome.losses, regret):.5g}" for who, regret in costs]
-        parts.append(f"The mean loss per round is: {', '.join(a_round)}")
+        losses = outcome.losses
+        a_round = [f"{who} {as_given(losses, _loss_a_round(losses, regret)):.5g}" for who, regret in costs]
+        parts.append(f"The mean {'reward' if are_rewards(losses) else 'loss'} per round is: {', '.join(a_round)}")
     if outcome.losses.n_rounds < _FEW * outcome.losses.n_arms:
         parts.append(f"With fewer than {_FEW} rounds per arm, this says little about later rounds")
     worst = max(outcome.standings or curves, key=lambda name: curves[name].result.mean[-1])
     if worst not in (best, *tied):
         last = curves[worst].result
-        parts.append(f"{worst} has the largest regret, {measured(last.mean[-1], last.se[-1])}")
+        # Policies that see all losses are in the table too, and not ranked.
+        among = "" if len(outcome.standings) in (0, len(curves)) else " of those that see one loss per round"
+        parts.append(f"{worst} has the largest regret{among}, {measured(last.mean[-1], last.se[-1])}")
     needs = [name for name in (best, *tied) if curves[name].policy.needs_horizon]
     if needs:
         parts.append(f"{listed(needs)} had to be told the number of rounds in advance")
