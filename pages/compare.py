@@ -14,7 +14,7 @@ from pages.dashboard import Picture, taken
 from umab import cli
 from umab._support.files import write_atomically
 
-REPORT = Picture("compare.png", "/index.html", "light", 1200, 820)
+REPORT = Picture("compare.png", "/index.html", "light", 1200, 940)
 TABLE = Path(__file__).parent.parent / "examples" / "recorded" / "query-plans.csv"
 POLICIES = ("recommended", "centred(umab-s)", "umab-nn", "ahb", "uniform")
 

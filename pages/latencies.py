@@ -1,6 +1,7 @@
 """The figure of the README and its page: policies on latencies with outliers.
 
 `python -m pages.latencies docs` plays the tables, in some minutes, and writes the page, its figure and its numbers.
+With `--from-recorded`, it plays nothing and writes the page and the figure again.
 """
 
 from __future__ import annotations
@@ -96,6 +97,12 @@ STORIES = {
 }
 SHOWN = "returns"
 """The story of the figure."""
+
+
+def outages(story: Story, n_rounds: int = N_ROUNDS) -> list[tuple[int, int]]:
+    """Return from which request to which one of the upstreams fails."""
+    n = len(story.stalls)
+    return [(at * n_rounds // n, (at + 1) * n_rounds // n) for at, each in enumerate(story.stalls) if 1.0 in each]
 
 
 def table(story: Story, number: int, n_rounds: int = N_ROUNDS) -> Table:
@@ -240,8 +247,8 @@ def figure(results: Mapping[str, Any]) -> str:
     lowest = min(0.0, *(float(each["low"].min()) for each in means + unlucky))
     highest = 1.1 * max(float(each["high"].max()) for each in means + unlucky)
     panels = [
-        _panel("Mean over the tables", means, lowest, highest),
-        _panel("Unlucky: one table in twenty is worse", unlucky, lowest, highest),
+        _panel(f"On average over {results['n_tables']} runs", means, lowest, highest),
+        _panel("With bad luck: one run in twenty is worse", unlucky, lowest, highest),
     ]
     # The letters of a browser may be wider than those that the figure is laid out with.
     padding = {"left": 10, "top": 10, "bottom": 10, "right": 30}
@@ -259,6 +266,20 @@ def _panel(title: str, values: list[dict[str, Any]], lowest: float, highest: flo
     spec["layer"][1]["encoding"]["strokeDash"]["legend"] = None
     spec["encoding"]["color"]["legend"] = None
     spec["encoding"]["x"] |= {"title": "requests", "axis": {"tickCount": 3}}
+    down = [{"t": start, "end": end} for start, end in outages(STORIES[SHOWN], n_rounds)]
+    over: dict[str, Any] = {"x": {"field": "t", "type": "quantitative"}, "color": {"value": "#777777"}}
+    spec["layer"][:0] = [
+        {
+            "data": {"values": down},
+            "mark": {"type": "rect", "fillOpacity": 0.15},
+            "encoding": {**over, "x2": {"field": "end"}},
+        },
+        {
+            "data": {"values": down},
+            "mark": {"type": "text", "align": "right", "baseline": "top", "dx": -4, "dy": 4, "fontSize": 12},
+            "encoding": {**over, "y": {"value": 0}, "text": {"value": "the best one is down"}},
+        },
+    ]
     labels: list[dict[str, Any]] = []
     for each in sorted(values, key=lambda value: float(value["mean"][-1])):
         free = labels[-1]["at"] + _LABEL * (highest - lowest) if labels else lowest
@@ -296,11 +317,16 @@ def text(results: Mapping[str, Any]) -> str:
 
 def write(docs: Path, n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS) -> None:
     """Play, and write the page, its figure and its numbers."""
-    results = measure(n_tables, n_rounds)
-    write_atomically(docs / NUMBERS, (json.dumps(results) + "\n").encode())
+    write_atomically(docs / NUMBERS, (json.dumps(measure(n_tables, n_rounds)) + "\n").encode())
+    rewrite(docs)
+
+
+def rewrite(docs: Path) -> None:
+    """Write the page and its figure from the numbers beside them."""
+    results = json.loads((docs / NUMBERS).read_text())
     write_atomically(docs / FIGURE, figure(results).encode())
     write_atomically(docs / PAGE, text(results).encode())
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    (rewrite if "--from-recorded" in sys.argv[2:] else write)(Path(sys.argv[1]))

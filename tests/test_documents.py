@@ -8,6 +8,7 @@ import doctest
 import importlib
 import importlib.util
 import inspect
+import itertools
 import os
 import pkgutil
 import re
@@ -274,6 +275,15 @@ def test_the_page_on_experiments_shows_the_first_line_of_compare(
     for command, line in zip(commands.splitlines(), shown.splitlines(), strict=True):
         assert cli.main(shlex.split(command)[1:]) == 0
         assert capsys.readouterr().out.splitlines()[0] == line
+
+
+def test_a_line_under_the_head_of_a_table_has_a_head_above_it() -> None:
+    """A blank line between them, as a template leaves it now and then, makes a page show the bars."""
+    for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")):
+        lines = path.read_text().splitlines()
+        for above, line in itertools.pairwise(lines):
+            if re.fullmatch(r" *\|(\s*:?-+:?\s*\|)+", line):
+                assert above.lstrip().startswith("|"), (path, line)
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])

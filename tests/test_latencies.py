@@ -83,6 +83,14 @@ def test_every_line_of_the_figure_has_its_label_on_white(results: Any) -> None:
         assert line.style.colour in drawing
 
 
+def test_the_figure_marks_the_outage(results: Any) -> None:
+    assert latencies.outages(latencies.STORIES["returns"]) == [(6000, 6500)]
+    assert latencies.outages(latencies.STORIES["outage"]) == [(5000, 10_000)]
+    assert latencies.outages(latencies.STORIES["moving"]) == []
+    assert (DOCS / latencies.FIGURE).read_text().count(">the best one is down<") == 2
+    assert latencies.figure(results).count(">the best one is down<") == 2
+
+
 def test_a_table_has_its_medians_and_its_stalls() -> None:
     story = latencies.STORIES["moving"]
     losses = latencies.table(story, 3)

@@ -153,7 +153,7 @@ def test_the_quick_start_of_the_readme_saves_time(installed: Installed) -> None:
     (script,) = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
     (installed.folder / "quick.py").write_text(script)
     done = installed.run("python", "quick.py")
-    said = re.compile(r"[\d.]+ s; at random [\d.]+ s: (\d+)% saved\n")
+    said = re.compile(r"[\d.]+ s; at random [\d.]+ s: (\d+)% saved\n")  # the README shows such a line
     found = said.fullmatch(done.stdout)
     assert found is not None and int(found[1]) >= 50, done.stdout + done.stderr  # lzma takes hundreds of times as long
     assert said.search(readme), "the README must show what its loop prints"

@@ -16,8 +16,9 @@ from test_service_model import *  # noqa: F403
 pytestmark = needs_postgres()
 
 
-@pytest.mark.parametrize("n_steps", [300, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_long_random_walk_agrees_with_the_model(n_steps: int) -> None:  # SQLite takes the longer one each time
+@pytest.mark.parametrize("n_steps", [300, pytest.param(1000, marks=pytest.mark.slow)])  # type: ignore[no-redef]
+def test_a_long_random_walk_agrees_with_the_model(n_steps: int) -> None:
+    """In place of the one for SQLite, which takes the longer walk each time."""
     walk(2, n_steps)  # noqa: F405
 
 

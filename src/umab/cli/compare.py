@@ -91,7 +91,7 @@ def _code(outcome: Outcome) -> str:
         if losses.n_arms > 10:
             shown = f"umab.policy({shown})"
     arms = f", arms={list(losses.arms)}"
-    return f"{f'learner = umab.Learner({shown}{arms})' if losses.n_arms <= 10 else shown}  # {why}"
+    return f"# {why}\n{f'learner = umab.Learner({shown}{arms})' if losses.n_arms <= 10 else shown}"
 
 
 def _sequence(losses: Losses, switches: int) -> str:
