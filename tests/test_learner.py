@@ -675,6 +675,32 @@ def test_a_warning_when_the_draw_is_almost_deterministic() -> None:
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
+def orders_before_zeros(policy: umab.Policy) -> umab.Learner:
+    """A learner of a shop: a tenth of the visitors order at once, and a 0 for the others comes 200 visitors later."""
+    learner = umab.Learner(policy, ["a", "b"], maximize=True, seed=0)
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        for _ in range(1000):
+            choice = learner.select()
+            if random.random() < 0.1:
+                learner.update(choice, reward=random.exponential(20.0))
+        learner.expire(after=200, reward=0.0)
+    return learner
+
+
+def test_a_warning_when_the_order_of_arrival_looks_like_changes() -> None:
+    with pytest.warns(umab.LearnerWarning, match=r"many changes, .* of \d+ losses .*changing=False") as caught:
+        learner = orders_before_zeros(umab.recommended())
+    assert len(caught) == 1 and caught[0].filename == __file__ and len(learner.changes()) >= 8
+    orders_before_zeros(umab.recommended(changing=False))  # warnings are errors here
+    steady = umab.Learner(umab.recommended(), ["a", "b"], seed=0)  # much expires, and in any order
+    for number in range(3000):
+        choice = steady.select()
+        if number % 2:
+            steady.update(choice, loss=float(number % 7))
+        steady.expire(after=0, loss=float(number % 5))
+
+
 @pytest.mark.parametrize(("policy", "n_arms"), [("ahb", 300), ("uniform", 1), ("umab-nn", 1)])
 def test_no_warning_of_certainty_where_nothing_was_learned(policy: str, n_arms: int) -> None:
     learner = umab.Learner(policy, n_arms, seed=0)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence, Sized
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.online.choice import Label, Open
+from umab.online.counters import Tally
 
 QUIET = 1000
 """After this many calls of `select` without any feedback, a learner warns."""
+
+_ASSUMED, _CHANGES = 0.2, 8
+"""The share of the feedback that was assumed, and the number of changes, from which on a learner warns."""
 
 _SURE = 0.999
 """The probability of an arm above which a learner warns: the others are then tried once in a thousand rounds."""
@@ -24,11 +28,18 @@ class LearnerWarning(UserWarning):
 class Hints:
     """The warnings of one learner. All but the first are given once."""
 
-    __slots__ = ("_may_warn_of_certainty", "_may_warn_of_expiry", "foreign_feedback", "may_warn_of_labels")
+    __slots__ = (
+        "_may_warn_of_certainty",
+        "_may_warn_of_expiry",
+        "_may_warn_of_order",
+        "foreign_feedback",
+        "may_warn_of_labels",
+    )
 
     def __init__(self) -> None:
         self._may_warn_of_certainty = True
         self._may_warn_of_expiry = True
+        self._may_warn_of_order = True
         self.may_warn_of_labels = True
         self.foreign_feedback = False  # whether feedback for another learner's choice was refused
 
@@ -70,6 +81,19 @@ class Hints:
                 f"{n_expired} choices expired with an assumed loss, although feedback for other learners' choices came "
                 "here: feedback for these may have gone to another process, and their arms are punished for it; pass "
                 "forget=True, or let the other process learn it: update(..., foreign='learn')"
+            )
+
+    def on_changes(self, tallies: Sequence[Tally], changes: Callable[[], Sized]) -> None:
+        """Warn, once, that the order in which feedback arrives may be what looks like changes."""
+        if not self._may_warn_of_order:
+            return
+        assumed, arrived = sum(each.expired for each in tallies), sum(each.updates for each in tallies)
+        if assumed >= _ASSUMED * (assumed + arrived) and len(changes()) >= _CHANGES:
+            self._may_warn_of_order = False
+            _warn(
+                f"the policy has noticed many changes, and {assumed} of {assumed + arrived} losses or rewards were "
+                "assumed when choices expired; if what arrives is better than what is assumed, the order of arrival "
+                "looks like changes: take umab.recommended(changing=False), or report all feedback after the same wait"
             )
 
 

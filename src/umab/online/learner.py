@@ -352,6 +352,7 @@ class Learner(Releasing):
                 expired = [each for each in core.open.values() if each[6] < core.n_drawn - n_later]
             if expired and assumed is not None:
                 self._hints.on_expiry(len(expired))
+                self._hints.on_changes(core.tallies, self.changes)
             for each in expired:
                 core.close(each, assumed)
                 if each[1] is not None:
