@@ -43,6 +43,27 @@ def test_what_the_page_is_for(results: Any, suite: Any) -> None:
     assert suite["recommended_by_rule"] == RECOMMENDED and suite["n_trials"] == 200 and suite["data_seed"] == 0
 
 
+def test_what_the_page_says_about_returning_is_so(results: Any) -> None:
+    found = {(each["n_before"], each["slower"], each["policy"]): each for each in results["returns"]}
+    ours, sharing = changing.FOLLOWERS
+    for n_before in changing.OUTAGES:
+        assert all(found[n_before, slower, sharing]["n_back"] == changing.N_TRIALS for slower in changing.SLOWER)
+        assert found[n_before, "100 ms", ours]["n_back"] == changing.N_TRIALS  # ten times a usual loss
+        assert found[n_before, "1 s", ours]["n_back"] < changing.N_TRIALS
+        assert found[n_before, "10 s", ours]["n_back"] < 0.9 * changing.N_TRIALS
+
+
+def test_a_return_is_measured() -> None:
+    table = changing.failing(1000, 100.0, 500, 3000)
+    assert len(table) == 4500 and np.median(table[1000:1500, 0]) > 500.0 and np.median(table[1500:, 0]) < 20.0
+    arms = np.ones(200, dtype=int)
+    assert changing.requests_until_back(arms, 100) == math.inf
+    arms[130:] = 0
+    assert changing.requests_until_back(arms, 100) == 30 + changing.BACK
+    (one, *_) = changing.returns((1000,), 300)
+    assert one.policy == RECOMMENDED and one.n_back <= changing.N_TRIALS
+
+
 def test_the_text_follows_the_numbers(results: Any, suite: Any) -> None:
     changed, other = copy.deepcopy(results), copy.deepcopy(suite)
     changed["failures"][0]["n_requests"] = 98765
