@@ -192,6 +192,20 @@ def test_compare_begins_with_the_recommended_policy_unless_another_is_better(tmp
         assert wanted in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_the_code_of_a_report_on_rewards_maximizes(tmp_path: Path) -> None:
+    path = lines(tmp_path / "t.csv", "a,b", "1,2", "3,1", "1,4")
+    command = ("compare", str(path), "--policy", "recommended", "--trials", "3", "--out", "out")
+    for options, wanted in (((), False), (("--reward",), True)):
+        assert run(*command, *options, cwd=tmp_path).returncode == 0
+        assert (", maximize=True)" in (tmp_path / "out" / "index.html").read_text()) is wanted
+
+
+def test_a_missing_reward_is_not_offered_a_cost(tmp_path: Path) -> None:
+    path = lines(tmp_path / "t.csv", "a,b", "1,2", ",1", "1,4")
+    said = run("compare", str(path), "--reward", cwd=tmp_path).stderr
+    assert "rewards must not be missing" in said and "say 0, pass --missing 0;" in said and "30" not in said
+
+
 def test_negative_losses_may_be_profits(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.csv", "a,b", "1,-2", "3,1", "-1,4")
     command = ("compare", str(path), "--policy", "uniform", "--trials", "3", "--out", "out")

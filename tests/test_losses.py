@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,13 @@ def test_a_missing_extra_says_what_to_run(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     advice = "run pip install 'umab[data]'"
     assert run.stdout == f"reading files of losses needs polars; {advice}\n"
+
+
+def test_a_polars_column_of_times_is_refused() -> None:
+    """NumPy would make numbers of it."""
+    for values in ([date(2026, 1, 1)] * 2, [datetime(2026, 1, 1)] * 2, [timedelta(1)] * 2, [time(1)] * 2):
+        frame = pl.DataFrame({"when": values, "a": [1.0, 2.0], "b": [2.0, 1.0]})
+        with pytest.raises(
+            TypeError, match=r"must be numbers, but column 'when' holds \w+.*; pass the frame without it"
+        ):
+            umab.simulate("uniform", frame)

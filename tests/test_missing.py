@@ -37,7 +37,7 @@ from umab.theory.search import exact_regret
 NAN = math.nan
 TABLE = [[1.0, 2.0, 3.0], [4.0, NAN, 6.0], [NAN, NAN, 9.0], [2.5, 0.5, 1.5]]
 THERE = [[True, True, True], [True, False, True], [False, False, True], [True, True, True]]
-ASK = "if the arm was not there in this round, pass missing='away'"
+ASK = r"if the arm was not there in this round, pass umab\.Losses\.of\(\.\.\., missing='away'\)"
 
 
 def written(folder: Path, text: str, name: str = "losses.csv") -> Path:

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,19 @@ def test_rewards_are_called_so() -> None:
     assert "The mean reward per round is: the best single arm 2, " in text and text.count("-") == text.count("umab-g")
 
 
+def test_choosing_at_random_may_be_best() -> None:
+    """Losses that depend on the draws of a policy, so that it does worse than chance."""
+    outcome = compared(np.random.default_rng(0).exponential([1.0, 2.0], size=(400, 2)), "umab-nn", "uniform")
+    curves = {"umab-nn": outcome.curves["uniform"], "uniform": outcome.curves["umab-nn"]}
+    turned = words.answer(replace(outcome, curves=curves))
+    assert turned.startswith("On these losses choosing at random would have done best, and every policy that learns")
+    assert "Only choosing at random was run" not in turned
+
+
 def test_the_largest_regret_is_among_the_policies_that_are_ranked() -> None:
     table = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
     text = words.answer(compared(table, "umab-nn", "uniform", "adahedge"))
-    assert "uniform has the largest regret of those that see one loss per round, " in text
+    assert "uniform has the largest regret of those that see one arm per round, " in text
 
 
 def test_losses_of_any_size_make_a_report(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ PLAIN = "1234.5"
 ALLOW = "suspicious='allow'"
 CELLS = "2 cells … commas"
 FILL = "fill it in"
-WAYS = "missing='drop'; … missing=30; … missing='away'"
+WAYS = "missing='drop'); … missing=30); … missing='away')"
 COLUMNS = ".tsv"
 
 

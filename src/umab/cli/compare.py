@@ -78,6 +78,7 @@ def compare(options: argparse.Namespace) -> None:
 def _code(outcome: Outcome) -> str:
     """Return the line of code to begin with: the recommended policy, unless another one did better for certain."""
     from umab.algorithms.registry import recommended
+    from umab.research.report import words
 
     losses, standings = outcome.losses, outcome.standings
     level = [name for name in outcome.curves if (where := standings.get(name)) and (where.best or where.tied)]
@@ -90,7 +91,7 @@ def _code(outcome: Outcome) -> str:
         why = "the policy with the smallest regret here"
         if losses.n_arms > 10:
             shown = f"umab.policy({shown})"
-    arms = f", arms={list(losses.arms)}"
+    arms = f", arms={list(losses.arms)}{', maximize=True' if words.are_rewards(losses) else ''}"
     return f"# {why}\n{f'learner = umab.Learner({shown}{arms})' if losses.n_arms <= 10 else shown}"
 
 

@@ -87,7 +87,7 @@ def pivot(sheet: Sheet, round_at: int, arm_at: int, value_at: int) -> tuple[tupl
         raise gap(f"every round has only one arm, as in a log: if it is one, {with_probabilities(sheet)}")
     values = sheet.select([value_at]).numbers("column")[:, 0]
     if len(pairs) < n_pairs and not sheet.gaps:
-        raise gap(ways_out(sheet.wording))
+        raise gap(ways_out(sheet.wording, reward=sheet.reward))
     table = np.full(n_pairs, np.nan)
     table[pair_of] = values
     return tuple(arms), rounds, table.reshape(len(rounds), len(arms))

@@ -183,7 +183,10 @@ class Losses:
         eligible: Any = None,
     ) -> Losses:
         arms = None if names is None else tuple(str(name) for name in names)
-        table = _as_floats(data.to_numpy() if hasattr(data, "columns") else data, arms, refuse=missing == "refuse")
+        if hasattr(data, "columns"):
+            _refuse_times(data)
+            data = data.to_numpy()
+        table = _as_floats(data, arms, refuse=missing == "refuse")
         if table.ndim != 2:
             raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
         n_rounds, n_arms = table.shape
@@ -253,6 +256,13 @@ class Losses:
 
 
 _WAYS_OUT = ways_out(IN_PYTHON)
+
+
+def _refuse_times(frame: Any) -> None:
+    """Refuse a polars frame with a column of dates or times, which would become numbers; pandas says so by itself."""
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        if getattr(dtype, "is_temporal", bool)():
+            raise TypeError(f"losses must be numbers, but column {name!r} holds {dtype}; pass the frame without it")
 
 
 def refuse_away(losses: Losses, what: str) -> None:

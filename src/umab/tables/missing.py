@@ -25,12 +25,13 @@ def as_missing(missing: Any) -> Missing:
     raise ValueError(f"missing must be 'refuse', 'away', 'drop' or a number, but got missing={missing!r}")
 
 
-def ways_out(wording: Wording) -> str:
-    """Say what to do about missing losses, with the options as they are written in one place."""
+def ways_out(wording: Wording, *, reward: bool = False) -> str:
+    """Say what to do about missing losses or rewards, with the options as they are written in one place."""
+    what, brings, number = ("reward", "brings", 0) if reward else ("loss", "costs", 30)
     return (
-        f"to leave out the rounds with a missing loss, {wording.missing('drop')}; if it was a failure or a timeout, to "
-        f"put in what that costs, say 30, {wording.missing(30)}; if the arm was not there in this round, "
-        f"{wording.missing('away')}"
+        f"to leave out the rounds with a missing {what}, {wording.missing('drop')}; if it was a failure or a timeout, "
+        f"to put in what that {brings}, say {number}, {wording.missing(number)}; if the arm was not there in this "
+        f"round, {wording.missing('away')}"
     )
 
 

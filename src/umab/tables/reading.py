@@ -62,7 +62,7 @@ def read_arms(
 
     Refuse what looks suspicious, unless `allow`, and missing cells, unless `missing` says what they mean.
     """
-    sheet = replace(read(path, wording), gaps=missing != "refuse")
+    sheet = replace(read(path, wording), gaps=missing != "refuse", reward=reward)
     if sheet.content and not allow:
         check_header(sheet)
     for name in drop:

@@ -43,6 +43,8 @@ class Sheet:
         How error messages name the options.
     gaps
         Whether a missing cell is read as nan, and not refused.
+    reward
+        Whether the numbers are rewards.
     """
 
     path: Path
@@ -52,6 +54,7 @@ class Sheet:
     delimiter: str = ","
     wording: Wording = IN_PYTHON
     gaps: bool = False
+    reward: bool = False
 
     def select(self, columns: Sequence[int]) -> Sheet:
         """Return the sheet with these columns only."""
@@ -158,13 +161,14 @@ class Sheet:
             advice = f"no cell of the column is a number: {'; '.join(ways)}"
         elif missing:
             n_cells = self.cells.height * len(self.names)
-            advice = f"missing cells: {n_missing} of {n_cells}; {ways_out(self.wording)}"
+            advice = f"missing cells: {n_missing} of {n_cells}; {ways_out(self.wording, reward=self.reward)}"
         elif is_total(text):
             advice = "if the row is a total, delete it"
         else:
             advice = PLAIN_NUMBERS if self.content else "store the column as numbers"
         if missing:
-            raise ValueError(f"losses must not be missing, but got {shown(text)} in {where}; {advice}")
+            what = "rewards" if self.reward else "losses"
+            raise ValueError(f"{what} must not be missing, but got {shown(text)} in {where}; {advice}")
         raise TypeError(f"losses must be numbers, but got {text!r} in {where}; {advice}")
 
 

@@ -22,7 +22,7 @@ IN_PYTHON = Wording(
     lambda names: f"drop={list(names)!r}",
     "pass suspicious='allow'",
     "pass reward=True",
-    lambda missing: f"pass missing={missing!r}",
+    lambda missing: f"pass umab.Losses.of(..., missing={missing!r})",
 )
 IN_A_COMMAND = Wording(
     lambda names: " ".join(f"--drop {shlex.quote(name)}" for name in names),

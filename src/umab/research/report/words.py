@@ -159,14 +159,17 @@ def answer(outcome: Outcome) -> str:
     result = curves[best].result
     tied = [name for name, standing in outcome.standings.items() if standing.tied]
     trials = f"on average over {counted(result.n_trials, 'trial')}"
+    these = "On these rewards" if are_rewards(outcome.losses) else "On these losses"
     if best == "uniform" or "uniform" in tied:
         others = [name for name in (best, *tied) if name != "uniform"]
-        parts = [
-            "On these losses, and with this number of trials, no policy can be distinguished from choosing at random: "
-            f"{counted(outcome.losses.n_rounds, 'round')}, {trials}"
+        found = (
+            f"{these}, and with this number of trials, no policy can be distinguished from choosing at random"
             if others
-            else f"Only choosing at random was run: {counted(outcome.losses.n_rounds, 'round')}, {trials}"
-        ]
+            else "Only choosing at random was run"
+            if len(outcome.standings) == 1
+            else f"{these} choosing at random would have done best, and every policy that learns did worse"
+        )
+        parts = [f"{found}: {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
         if others:
             parts.append(f"The smallest regret belongs to {listed(others)}")
     else:
@@ -175,9 +178,7 @@ def answer(outcome: Outcome) -> str:
             if math.isfinite(result.mean[-1])
             else "that is too large for a double"
         )
-        alone = (
-            f"Only {best} was run" if len(outcome.standings) == 1 else f"On these losses {best} would have done best"
-        )
+        alone = f"Only {best} was run" if len(outcome.standings) == 1 else f"{these} {best} would have done best"
         parts = [f"{alone}: a regret of {regret} over {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
         if result.mean[-1] < 0.0:
             while_there = " in the rounds in which that arm was there" if outcome.losses.n_away else ""
@@ -199,7 +200,7 @@ def answer(outcome: Outcome) -> str:
     if worst not in (best, *tied):
         last = curves[worst].result
         # Policies that see all losses are in the table too, and not ranked.
-        among = "" if len(outcome.standings) in (0, len(curves)) else " of those that see one loss per round"
+        among = "" if len(outcome.standings) in (0, len(curves)) else " of those that see one arm per round"
         parts.append(f"{worst} has the largest regret{among}, {measured(last.mean[-1], last.se[-1])}")
     needs = [name for name in (best, *tied) if curves[name].policy.needs_horizon]
     if needs:
@@ -236,7 +237,7 @@ def standing(outcome: Outcome, name: str) -> str:
     """Return where a policy stands, in a word or two; nothing if it is behind the best."""
     where = outcome.standings.get(name)
     if where is None:
-        return "sees all losses"
+        return "sees all arms"
     return "best" if where.best else "tie" if where.tied else ""
 
 
