@@ -791,3 +791,10 @@ def test_the_table_of_statements_is_complete() -> None:
 def test_the_pages_are_what_the_program_writes() -> None:
     for name, text in theory_pages.pages().items():
         assert (DOCS / name).read_text() == text
+
+
+def test_there_is_no_bound_for_losses_that_the_policy_refuses() -> None:
+    refused = bound("umab-nn", [[1.0, -2.0], [0.5, 3.0]])
+    assert (refused.rate, refused.printed, refused.repaired) == (None, None, None)
+    assert "must be in its range, and these are from -2 to 3" in refused.source
+    assert bound("umab-nn", [[1.0, 2.0], [0.5, 3.0]]).repaired is not None

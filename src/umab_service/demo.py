@@ -61,7 +61,16 @@ class World:
         """Create the experiments."""
         for given in (
             NewExperiment(UPSTREAMS, list(LATENCIES), seed=self._seed, wait="PT4S", forget=True),
-            NewExperiment(SHOP, list(BUYERS), maximize=True, seed=self._seed, wait="PT6S", default_reward=0.0),
+            # Orders come before the zeros of the others, which a policy that watches for changes would take for one.
+            NewExperiment(
+                SHOP,
+                list(BUYERS),
+                policy="centred(umab-s)",
+                maximize=True,
+                seed=self._seed,
+                wait="PT6S",
+                default_reward=0.0,
+            ),
             NewExperiment(OLD, ["small", "large"], seed=self._seed),
         ):
             administration.create(self._service, given)
@@ -80,7 +89,7 @@ class World:
         """Return what the world is doing, in words."""
         if self.is_down:
             return "East is down: requests to it time out. It will answer again within seconds."
-        return "All four upstreams answer, and east is the fastest. It fails for 10 seconds of every minute."
+        return "All four upstreams answer now. East, the fastest, fails for 10 seconds of every minute."
 
     async def step(self) -> None:
         """Make the decisions and tell the feedback that are due by now."""

@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
         "--proxy",
         default="",
         metavar="ADDRESS",
-        help="believe the proxy at this address, or these with commas between them, whom it says that it passes on",
+        help="the address of a proxy, or several with commas between them, whose X-Forwarded headers are trusted",
     )
     serving.add_argument(
         "--demo",

@@ -128,6 +128,8 @@ def certify(options: argparse.Namespace) -> int:
     for name, rows in every.items():
         print(f"{name}\n{as_table(certificates.as_rows(rows), line=True)}\n")
     print(f"A statement is violated if it fails by more than {certificates.TOLERANCE:g} of the numbers added up.")
+    if any(row.verdict == "violated" and row.form == "as printed" for rows in every.values() for row in rows):
+        print('"As printed" is the text of the paper; docs/errata.md explains where it does not hold.')
     if options.json:
         write_atomically(options.json, certificates.as_json(every))
     rights = [row for rows in every.values() for row in rows if row.form != "as printed"]

@@ -119,6 +119,9 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         from umab.theory.bounds_late import bound_with_delays  # it imports this module
 
         return bound_with_delays(which, table, delays)
+    if not takes(which, table):
+        source = f"its losses must be in its range, and these are from {table.table.min():g} to {table.table.max():g}"
+        return Bound(which.name, None, "", None, None, {}, source)
     if which.theorem:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:

@@ -142,7 +142,10 @@ def certify(
     if delays is not None and covers_delays(which):
         return _certify_arrivals(which, table, delays, n_trials, seed, progress)
     if delays is not None:
-        raise ValueError(f"delays must be None for a policy whose proof does not cover them, but got {which.name}")
+        raise ValueError(
+            "delays are only for policies whose proof covers them, umab-s, centred(umab-s) and scb-d, but got "
+            f"{which.name}"
+        )
     ready = which.for_horizon(table.n_rounds)
     result = simulate(which, table, n_trials=n_trials, seed=seed, expected=True, keep="arms", progress=False)
     about = [statement for statement in EVERY if statement.is_about(ready)]
