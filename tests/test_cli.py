@@ -209,9 +209,13 @@ def test_a_missing_reward_is_not_offered_a_cost(tmp_path: Path) -> None:
 def test_negative_losses_may_be_profits(tmp_path: Path) -> None:
     path = lines(tmp_path / "t.csv", "a,b", "1,-2", "3,1", "-1,4")
     command = ("compare", str(path), "--policy", "uniform", "--trials", "3", "--out", "out")
-    note = "some losses are negative, and lower counts as better; if they are profits"
+    note = "some losses are negative, and lower counts as better; if these are profits"
     assert note in run(*command, cwd=tmp_path).stderr
     assert run(*command, "--reward", cwd=tmp_path).stderr == ""
+    lines(path, "a,Revenue b", "1,2", "3,1")
+    assert "note: 'Revenue b' sounds like rewards, and lower counts as better" in run(*command, cwd=tmp_path).stderr
+    lines(path, "a,b", "1,2", "3,1")
+    assert run(*command, cwd=tmp_path).stderr == ""
 
 
 def test_compiling_is_announced_once_and_only_if_it_happens(tmp_path: Path) -> None:
@@ -231,7 +235,7 @@ def test_compare_against_sequences_of_arms(tmp_path: Path) -> None:
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("  uniform ")]
     assert line.split() == ["uniform", "15", "±", "0", "35", "±", "0", "best"]  # a or b would cost 100 or 70, both 50
     assert "final expected regret  against 1 switch\n" in done.stdout
-    assert "The best sequence of arms with at most 1 switch is: a, b from round 41.\n" in done.stdout
+    assert "with at most 1 switch, where rounds count from 1, is: a, b from round 41.\n" in done.stdout
     plain = run("compare", str(turned), *chosen, cwd=tmp_path)
     assert plain.returncode == 0 and "switch" not in plain.stdout
     away = lines(tmp_path / "away.csv", "a,b", "1,2", "3,", "4,6")

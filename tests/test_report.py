@@ -123,10 +123,10 @@ def test_sequences_of_arms_beside_the_best_single_arm() -> None:
         regret = turned.mean(axis=1).sum() - found.total
         assert words.tracking(outcome, allowed)["uniform"] == words.measured(regret, 0.0)
     text = page(Run((outcome,)), HEAD)
-    assert "If the arm may change" in text and "0, 1 from round 41, 0 from round 61" in text
+    assert "If the best arm may change" in text and "0, 1 from round 41, 0 from round 61" in text
     for none in (turned[:40], np.where(turned == 4.0, np.nan, turned)):
         outcome = compared(umab.Losses.of(none, missing="away"), "uniform", n_trials=3)
-        assert run_page._sequences(outcome) == [] and "If the arm may change" not in page(Run((outcome,)), HEAD)
+        assert run_page._sequences(outcome) == [] and "If the best arm may change" not in page(Run((outcome,)), HEAD)
     many = umab.Losses.of(np.tile(np.eye(2), (20, 1)))
     assert words.sequence(many, umab.best_sequence(many, 99)).endswith("from round 11, and 29 more changes")
     assert [words.switches(number) for number in (0, 1, 2)] == ["0 switches", "1 switch", "2 switches"]

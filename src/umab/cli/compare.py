@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
         "compare",
         compare,
         "find the policy that would have done best on a loss table, and write a report",
-        "umab compare latencies.csv --drop date",
+        "umab compare latencies.csv",
     )
     comparing.add_argument(
         "losses",
@@ -101,7 +101,7 @@ def _sequence(losses: Losses, switches: int) -> str:
     from umab.results.tracking import best_sequence
 
     return (
-        f"The best sequence of arms with at most {words.switches(switches)} is: "
+        f"The best sequence of arms with at most {words.switches(switches)}, where rounds count from 1, is: "
         f"{words.sequence(losses, best_sequence(losses, switches))}.\n"
         "The regret against it is larger by what it saves over the best single arm, the same amount for every policy."
     )

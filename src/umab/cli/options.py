@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 
 Commands: TypeAlias = Any
 """The object to which argparse adds commands; its class is private."""
+
+_LIKE_REWARDS = re.compile(r"revenue|profit|income|reward|sales|score|click|conversion|gain", re.IGNORECASE)
+"""Names of columns and files that make one doubt whether lower is better."""
 
 REAL = {"any": None, "real": True, "stand-in": False}
 """The argument `real` of `umab.datasets.load`, by the option --data."""
@@ -127,12 +132,12 @@ def read_table(options: argparse.Namespace) -> Losses:
         suspicious=suspicious,
         missing=options.missing,
     )
-    if not options.reward and (losses.present < 0.0).any():
-        print(
-            "umab: note: some losses are negative, and lower counts as better; if they are profits or scores, of "
-            f"which more is better, {IN_A_COMMAND.reward}",
-            file=sys.stderr,
-        )
+    if not options.reward:
+        named = next(filter(_LIKE_REWARDS.search, (*losses.arms, Path(options.losses).name)), None)
+        why = "some losses are negative" if (losses.present < 0.0).any() else named and f"{named!r} sounds like rewards"
+        if why:
+            advice = f"if these are profits or scores, of which more is better, {IN_A_COMMAND.reward}"
+            print(f"umab: note: {why}, and lower counts as better; {advice}", file=sys.stderr)
     return losses
 
 

@@ -123,13 +123,17 @@ def refuse_log(sheet: Sheet) -> None:
     if "round" not in columns:
         raise ValueError(
             f"{rule}, but {str(sheet.path)!r} has the columns arm and {value}, and no column called round; if every "
-            f"round has every arm, add it; if this is a log with one arm per round, {with_probabilities(sheet)}"
+            f"round has every arm, give this name to the column that says which round it is, or add one; if "
+            f"this is a log with one arm per round, {with_probabilities(sheet)}"
         )
 
 
 def with_probabilities(sheet: Sheet) -> str:
     """Say what can be done with a log that lacks the probabilities of its draws."""
-    return f"add the probabilities of the draws as a column called probability: {evaluate(sheet)}"
+    return (
+        "add the probabilities of the draws as a column called probability (1/n, if one of n arms was drawn evenly): "
+        f"{evaluate(sheet)}"
+    )
 
 
 def evaluate(sheet: Sheet) -> str:

@@ -256,7 +256,7 @@ def _arms_risen_in_flight(steps: ArrivalSteps) -> Sides:
     return only_where(known, plain(risen.astype(np.longdouble), right))
 
 
-@_proved(id="L7, clipping", text="Σ(1 − p'_{s,k_s})d_s ≤ (4/(3gK))L⁻, where g = 1/8 and K = 2")
+@_proved(id="L7, clipping", text="Σ(1 − p'_{s,k_s})e_s ≤ (4/(3gK))L⁻, where e_s = y'_s − y_s, g = 1/8 and K = 2")
 def _all_that_is_clipped(steps: ArrivalSteps) -> Sides:
     path = steps.of
     clipped = ((1 - path.of_arm(path.drawn_from)) * (path.clipped - path.seen)).sum(axis=1)
