@@ -230,7 +230,7 @@ def test_what_is_refused() -> None:
         bound("scb-d", SIGNED, delays=of_arms)
     with pytest.raises(ValueError, match=r"delays must be a whole number for each of \d+ rounds, but got"):
         certify("scb-d", SIGNED, delays=of_arms)
-    with pytest.raises(ValueError, match=r"delays must be None .*umab-w"):
+    with pytest.raises(ValueError, match=r"delays are only for .*umab-w"):
         certify("umab-w", SIGNED, delays=3)
     with pytest.raises(TypeError, match="follow_late"):
         follow(umab.SCBD(), SIGNED, [[0] * len(SIGNED)])

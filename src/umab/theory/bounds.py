@@ -51,8 +51,7 @@ SHARE_WITH_BURSTS = np.longdouble(2)
 """p_{t,k} is at most this many times p'_{t,k} in UMAB-W."""
 
 GAP = np.expm1(np.longdouble(1)) - 1
-"""e − 2, which is (eᶻ − 1 − z)/z² at z = 1, its largest value for z ≤ 1: how many η_t⟨w_t, ℓ̂_t²⟩ a step of UMAB-Sh may
-cost."""
+"""e − 2, which is (eᶻ − 1 − z)/z² at z = 1, its largest value for z ≤ 1: how many η_t⟨w_t, ℓ̂_t²⟩ a step may cost."""
 
 FLOOR_SHARE = np.longdouble(2)
 """w_{t,k} is at most this many times p'_{t,k} in UMAB-Sh."""
@@ -69,8 +68,7 @@ class Bound(NamedTuple):
     printed: float | None
     """The bound with the constants of the paper's proof; None if there are none."""
     repaired: float | None
-    """The bound with constants for which the proof is right; None if there are none. For this project's own
-    policies, as proved."""
+    """The bound with constants for which the proof is right; None if there are none. For own policies, as proved."""
     terms: Mapping[str, float]
     """The repaired bound, term by term."""
     source: str
@@ -120,8 +118,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
 
         return bound_with_delays(which, table, delays)
     if not takes(which, table):
-        source = f"its losses must be in its range, and these are from {table.table.min():g} to {table.table.max():g}"
-        return Bound(which.name, None, "", None, None, {}, source)
+        return Bound(which.name, None, "", None, None, {}, "the losses must be in its range, and are not")
     if which.theorem:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
