@@ -7,13 +7,10 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "umab"
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
 PICTURE = GUIDE.partition("```mermaid")[2].partition("```")[0]
-LONGEST = 400
 
 
 def layers() -> list[list[str]]:
@@ -76,17 +73,3 @@ def test_every_file_that_the_guide_names_is_there() -> None:
     assert len(places) > 15
     missing = [place for place in places if not (ROOT / place).is_file() and not (PACKAGE / place).is_file()]
     assert not missing
-
-
-ONE_LIST = {"inlined.py"}
-"""Files that may be longer, because they are one list: the loops of policies, written out by hand."""
-
-
-@pytest.mark.parametrize("folder", ["src", "pages", "examples", "benchmarks"])
-def test_no_source_file_is_long(folder: str) -> None:
-    long = {
-        str(path.relative_to(ROOT)): n_lines
-        for path in (ROOT / folder).rglob("*.py")
-        if (n_lines := len(path.read_text().splitlines())) > LONGEST and path.name not in ONE_LIST
-    }
-    assert not long
