@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import dis
 import functools
+import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -19,6 +22,12 @@ import umab
 from umab.algorithms.base import Policy
 from umab.engine.layout import layout_of
 from umab.testing import Array
+
+PATIENCE = 180.0
+"""After so many seconds something has failed, however busy the machine is. What works takes a fraction of one."""
+
+PACKAGE = f"{Path(umab.__file__).parent}/"
+"""Where the files of umab are."""
 
 POLICIES: dict[str, Policy] = {name: umab.policy(name).for_horizon(1000) for name in umab.policies()}
 """Every registered policy, ready to run: a policy that is added is tested by every law without being named here."""
@@ -75,7 +84,9 @@ def some_mask(rng: np.random.Generator, n_rounds: int, n_arms: int) -> npt.NDArr
 def at_moment(number: int, act: Callable[[], None], work: Callable[[], None]) -> bool:
     """Work, and act at one of the moments at which Python looks for signals; say whether there were so many moments.
 
-    These are where a function begins, after a call, and where a loop turns back.
+    These are where a function begins, after a call, and where a loop turns back. Only umab's own files count: any
+    path may have "umab" in it, because the project was cloned there. The garbage collector rests meanwhile, since what
+    is raised in a callback of another library is swallowed.
     """
     moments = 0
     looks = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
@@ -83,7 +94,7 @@ def at_moment(number: int, act: Callable[[], None], work: Callable[[], None]) ->
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         nonlocal moments
-        if "umab" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -97,13 +108,23 @@ def at_moment(number: int, act: Callable[[], None], work: Callable[[], None]) ->
             before[frame] = opcode
         return trace
 
-    previous = sys.gettrace()
+    with traced(trace):
+        work()
+    return moments >= number
+
+
+@contextlib.contextmanager
+def traced(trace: Callable[..., Any]) -> Iterator[None]:
+    """Trace what is done in this block, without the garbage collector, whose callbacks would be traced too."""
+    previous, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
-        work()
+        yield
     finally:
         sys.settrace(previous)
-    return moments >= number
+        if collecting:
+            gc.enable()
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from helpers import PATIENCE
 from postgres import Postgres
 from service_process import KEY, Client, Server
 from umab_service.experiment import Experiment
@@ -36,7 +37,12 @@ class Reply(NamedTuple):
 
 
 def ask(
-    server: Server, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 20
+    server: Server,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    timeout: float = PATIENCE,
 ) -> Reply:
     """Return the answer to a request with these headers, or with the admin key."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
@@ -50,7 +56,7 @@ def ask(
         connection.close()
 
 
-def until(true: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(true: Callable[[], Any], seconds: float = PATIENCE) -> Any:
     """Wait until something is true, and return it; fail if it takes too long."""
     end = time.monotonic() + seconds
     while not (found := true()):
@@ -145,7 +151,7 @@ def load(found: Cluster, *clients: Client) -> Iterator[None]:
         for client in clients:
             client.going = False
         for client in clients:
-            client.join(timeout=30)
+            client.join(timeout=PATIENCE)
 
 
 def exported(found: Cluster, *names: str) -> dict[str, Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,15 +18,41 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from helpers import PATIENCE
 
 KEY = "umab_testadmin_" + "a" * 40
 
 
+PORTS = range(18_000, 32_000)
+"""Below those that Linux gives to outgoing connections, which could take the port of a server that restarts."""
+
+_taken: set[int] = set()
+"""The ports of this process."""
+
+
+@functools.cache
+def _locks() -> IO[bytes]:
+    """Return a file with one byte for each port, which is locked by the process of the tests that has the port."""
+    return Path(tempfile.gettempdir(), f"umab-test-ports-{os.getuid()}").open("ab")
+
+
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port on which nobody listens; it stays that of this process until the end."""
+    for port in random.Random().sample(PORTS, len(PORTS)):
+        if port in _taken:
+            continue
+        try:
+            fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            with socket.socket() as found:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                found.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        _taken.add(port)
+        return port
+    raise RuntimeError(f"all ports from {PORTS.start} to {PORTS.stop - 1} are in use")
 
 
 class Server:
@@ -39,7 +68,7 @@ class Server:
         self.said = ""
         """What the last process has written to its standard error, once it has ended."""
 
-    def start(self, seconds: float = 60.0) -> None:
+    def start(self, seconds: float = PATIENCE) -> None:
         self.launch()
         self.wait(seconds)
 
@@ -54,7 +83,7 @@ class Server:
             stderr=self._errors,
         )
 
-    def wait(self, seconds: float = 60.0) -> None:
+    def wait(self, seconds: float = PATIENCE) -> None:
         """Wait until it is ready."""
         assert self.process is not None
         end = time.monotonic() + seconds
@@ -77,7 +106,7 @@ class Server:
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=30)
+        status = self.process.wait(timeout=PATIENCE)
         self.ended()
         return status
 
@@ -89,7 +118,7 @@ class Server:
             self._errors.close()
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, key: str | None = KEY, timeout: float = 10.0
+        self, method: str, path: str, body: Any = None, *, key: str | None = KEY, timeout: float = PATIENCE
     ) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import umab
+from helpers import PATIENCE
 from umab.online import choosing
 from umab.online.choosing import Attempt, Failure, Forget, choose
 
@@ -381,7 +382,7 @@ def test_threads_share_a_chosen_function() -> None:
     @choose(failure=30.0, loss=lambda result, seconds: result, learner=learner)
     def work(arm: int, call: int) -> float:
         if call < 8:
-            barrier.wait(timeout=30)  # eight are under way at once
+            barrier.wait(timeout=PATIENCE)  # eight are under way at once
         if call % 3 == 0:
             raise OSError(call)
         return float(call)

@@ -29,6 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import service_app
+from helpers import PATIENCE
 from service_process import KEY, Server, running
 from umab.client import AsyncClient, Client, Decision, FeedbackCounts, Refused, Unavailable, asynchronous, queue, wire
 from umab.client import synchronous as synchronous
@@ -203,7 +204,7 @@ def test_whatever_gets_lost_all_is_decided_once_and_learned_once(
             if feedback != "not":
                 open_ones = []
         told |= {str(each.id): each.arm for each in open_ones}
-        assert client.flush(30.0)
+        assert client.flush(PATIENCE)
         n_background = client.feedback().sent
     drawn, learned = log_of(app, name)
     assert drawn == told and learned == given
@@ -222,7 +223,7 @@ def test_the_async_client_is_as_careful(app: service_app.Client, faults: list[st
             found = [await experiment.select(), *await experiment.select(2)]
             assert await experiment.update(found[0], loss=1.0) in ("learned", "duplicate")
             await experiment.update(found[1], loss=2.0, background=True)
-            assert await client.flush(30.0) and client.feedback().sent == 1
+            assert await client.flush(PATIENCE) and client.feedback().sent == 1
             return {str(each.id): each.arm for each in found}, {str(found[0].id): 1.0, str(found[1].id): 2.0}
 
     assert asyncio.run(use()) == log_of(app, name)
@@ -408,7 +409,7 @@ class Held:
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        assert self.open.wait(30.0)
+        assert self.open.wait(PATIENCE)
         ids = batches([request])[0]
         results = [{"status": self.statuses.get(each, 200), "body": {"detail": f"no {each}"}} for each in ids]
         return httpx.Response(200, json={"results": results})
@@ -426,7 +427,7 @@ def test_a_full_queue_drops_the_oldest_and_says_so_once(caplog: pytest.LogCaptur
         assert client.feedback() == FeedbackCounts(4, 0, 0, 5)
         assert not client.flush(0.01)
         held.open.set()
-        assert client.flush(30.0)
+        assert client.flush(PATIENCE)
         assert client.feedback() == FeedbackCounts(0, 4, 0, 5)
     assert batches(held.requests) == [["first"], ["d5", "d6", "d7"]]
     assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
@@ -441,11 +442,11 @@ def test_feedback_that_is_refused_for_good_is_counted_and_the_rest_is_sent(caplo
         experiment = client.experiment("x")
         for number in range(6):
             experiment.update(f"d{number}", loss=0.0, background=True)
-        end = time.monotonic() + 30.0
+        end = time.monotonic() + PATIENCE
         while client.feedback()[:3] != (1, 3, 2) and time.monotonic() < end:
             time.sleep(0.001)
         held.statuses.clear()
-        assert client.flush(30.0) and client.feedback() == FeedbackCounts(0, 4, 2, 0)
+        assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 4, 2, 0)
     sent = [each for batch in batches(held.requests) for each in batch]
     assert sent.count("d1") == sent.count("d3") == 1 and sent.count("d4") > 1 and sent.count("d0") == 1
     refused = [each.message for each in caplog.records if "refused" in each.message]
@@ -467,7 +468,7 @@ def test_one_wrong_feedback_takes_no_others_with_it(status: int, is_found: bool)
         with client._queue._changed:  # so that all are in one batch
             for number in range(20):
                 client.experiment("x").update(f"d{number}", loss=0.0, background=True)
-        assert client.flush(30.0)
+        assert client.flush(PATIENCE)
         assert client.feedback() == (FeedbackCounts(0, 19, 1, 0) if is_found else FeedbackCounts(0, 0, 20, 0))
         assert len(sent) < 16 if is_found else len(sent) == 1
 
@@ -480,7 +481,7 @@ def test_the_real_server_refuses_a_whole_batch_for_one_wrong_name(app: service_a
             for decision in decisions:
                 client.experiment(name).update(decision, loss=1.0, background=True)
             client.experiment("no/name").update("d", loss=1.0, background=True)
-        assert client.flush(30.0) and client.feedback() == FeedbackCounts(0, 5, 1, 0)
+        assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 5, 1, 0)
     assert len(log_of(app, name)[1]) == 5
 
 
@@ -491,7 +492,7 @@ def test_a_batch_is_bounded() -> None:
         with client._queue._changed:
             for number in range(queue.BATCH * 2 + 1):
                 client.experiment("x").update(f"d{number}", loss=0.0, background=True)
-        assert client.flush(30.0)
+        assert client.flush(PATIENCE)
     assert [len(each) for each in batches(held.requests)] == [queue.BATCH, queue.BATCH, 1]
 
 
@@ -501,7 +502,7 @@ def test_closing_gives_up_in_time_and_counts_what_is_left(caplog: pytest.LogCapt
         client.experiment("x").update(f"d{number}", loss=0.0, background=True)
     started = time.monotonic()
     client.close(0.2)
-    assert time.monotonic() - started < 20.0
+    assert time.monotonic() - started < 500.0  # and not the 1000 s that the server asks for
     assert client.feedback() == FeedbackCounts(0, 0, 0, 3)
     assert "3 feedbacks were dropped: the server did not take them within 0.2 s" in caplog.text
     with pytest.raises(RuntimeError, match="a client must be open to send feedback, but this one is closed"):
@@ -522,7 +523,7 @@ def test_feedback_goes_out_in_its_order_also_after_a_failure(monkeypatch: pytest
         with client._queue._changed:
             for number in range(3):
                 client.experiment("x").update(f"d{number}", loss=0.0, background=True)
-        assert client.flush(30.0)
+        assert client.flush(PATIENCE)
     assert batches(sent) == [["d0"], ["d0"], ["d1"], ["d2"]]
 
 
@@ -536,7 +537,7 @@ def test_an_answer_that_comes_after_closing_is_not_counted_again() -> None:
     assert client.feedback() == FeedbackCounts(0, 0, 0, 1)
     held.open.set()
     assert client._queue._thread is not None
-    client._queue._thread.join(30.0)
+    client._queue._thread.join(PATIENCE)
     assert client.feedback() == FeedbackCounts(0, 0, 0, 1)
 
 
@@ -545,7 +546,7 @@ def test_flushing_does_not_wait_for_a_long_pause() -> None:
     answer = httpx.Response(200, json={"results": [{"status": 200, "body": {}}]})
     with connected(lambda request: next(replies, answer)) as client:
         client.experiment("x").update("d", loss=0.0, background=True)
-        assert client.flush(60.0) and client.feedback().sent == 1
+        assert client.flush(PATIENCE) and client.feedback().sent == 1
 
 
 def test_an_answer_to_a_batch_from_somebody_else_counts_for_nothing() -> None:
@@ -559,7 +560,7 @@ def test_an_answer_to_a_batch_from_somebody_else_counts_for_nothing() -> None:
     answer = httpx.Response(200, json={"results": [{"status": 200, "body": {}}]})
     with connected(lambda request: next(strange, answer)) as client:
         client.experiment("x").update("d", loss=0.0, background=True)
-        assert client.flush(30.0) and client.feedback() == FeedbackCounts(0, 1, 0, 0)
+        assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 1, 0, 0)
 
 
 # A real server.
@@ -654,7 +655,7 @@ def test_a_server_that_is_killed_in_the_middle_decides_and_learns_once(
             going.set()
             for thread in threads:
                 thread.join()
-            assert not wrong and client.flush(60.0)
+            assert not wrong and client.flush(PATIENCE)
             assert client.feedback().refused == client.feedback().dropped == 0
         assert learned_of(server, "x") == told
 
@@ -666,7 +667,7 @@ def script(server: Server, text: str) -> str:
         [sys.executable, "-c", prelude + textwrap.dedent(text)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert "Traceback" not in done.stderr or "on purpose" in done.stderr, done.stderr

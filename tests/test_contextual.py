@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
+from helpers import PATIENCE
 from umab import contextual
 from umab.contextual.context import Features, checked
 from umab.contextual.models import Spread
@@ -493,7 +494,9 @@ def test_after_a_fork_a_child_saves_and_goes_on() -> None:
         learner.update(choice, 1.0)
         print("parent", len(learner.outstanding))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout.split() == ["0", "parent", "0"], done.stderr
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from helpers import PATIENCE
 from service_process import KEY, Server, free_port
 
 WATCH = """
@@ -87,16 +88,16 @@ def demo(browser: Any) -> Iterator[str]:
         yield folder[2]
     finally:
         process.send_signal(signal.SIGTERM)
-        status = process.wait(timeout=30)
+        status = process.wait(timeout=PATIENCE)
         process.stdout.close()
     assert status == 0 and not Path(folder[1]).exists()  # nothing is left behind
 
 
 def _until_answered(port: int) -> None:
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + PATIENCE
     while True:
         try:
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
                 return
@@ -136,7 +137,7 @@ def test_in_the_demo_probabilities_move_and_the_outage_is_noticed(browser: Any, 
         "before => document.querySelector('#chart').innerHTML !== before", arg=chart
     )  # it was not loaded again
     said: set[str] = set()
-    end = time.monotonic() + 90.0
+    end = time.monotonic() + PATIENCE
     while not (len(said) == 2 and page.locator(".chart.wide .change").count()):
         said.add(page.locator("#says").inner_text())
         assert time.monotonic() < end, (said, shares(page))

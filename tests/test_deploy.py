@@ -30,6 +30,7 @@ import yaml
 from pages.deploy_words import ALERTS, ROWS
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from helpers import PATIENCE
 from pages import deploy
 from postgres import needs_postgres, postgres
 from service_app import Client
@@ -708,7 +709,7 @@ def started(
             command, env=environment, cwd=folder, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + PATIENCE
         while True:
             assert process.poll() is None and time.monotonic() < end, output.read_text()
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -720,7 +721,7 @@ def started(
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # what it may have left behind
 
@@ -730,9 +731,9 @@ def answer(
 ) -> tuple[int, Any, dict[str, str]]:
     """Return the status, the content and the headers of an answer."""
     connection = (
-        http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         if tls is None
-        else http.client.HTTPSConnection("localhost", port, timeout=15, context=tls)
+        else http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=tls)
     )
     with contextlib.closing(connection):
         content = None if body is None else json.dumps(body)
@@ -815,7 +816,7 @@ on_postgres: pytest.MarkDecorator = needs_postgres()
 
 def eventually(holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.2)
@@ -916,13 +917,13 @@ def test_prometheus_reads_a_real_server_with_a_key_that_may_only_read(tmp_path: 
         command = [prometheus, "--config.file=prometheus.yml", f"--web.listen-address=127.0.0.1:{own}"]
         command.append(f"--storage.tsdb.path={tmp_path / 'series'}")
         with started(command, dict(os.environ), tmp_path, lambda: answer(own, "GET", "/-/ready")[0] == 200):
-            end = time.monotonic() + 30.0
+            end = time.monotonic() + PATIENCE
             while len(found := query(own, 'up{job="umab"}')) < 2:
                 assert time.monotonic() < end
                 time.sleep(0.2)
             assert found == {f"127.0.0.1:{port}": 1.0, "127.0.0.1:1": 0.0}
             assert query(own, "umab_experiments") == {f"127.0.0.1:{port}": 0.0}
-            with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/rules", timeout=10) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/rules", timeout=PATIENCE) as response:
                 (group,) = json.load(response)["data"]["groups"]
             assert [each["name"] for each in group["rules"]] == [each.name for each in ALERTS]
 
@@ -930,7 +931,7 @@ def test_prometheus_reads_a_real_server_with_a_key_that_may_only_read(tmp_path: 
 def query(port: int, expression: str) -> dict[str, float]:
     """Return the values of an expression by instance, as Prometheus has them."""
     given = urllib.parse.urlencode({"query": expression})
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{given}", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{given}", timeout=PATIENCE) as response:
         found = json.load(response)["data"]["result"]
     return {each["metric"]["instance"]: float(each["value"][1]) for each in found}
 

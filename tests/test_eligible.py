@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
-from helpers import POLICIES, state_of, twins
+from helpers import PACKAGE, POLICIES, state_of, traced, twins
 from umab.algorithms.base import Policy
 from umab.engine.layout import layout_of
 from umab.online.eligible import draw_among
@@ -332,19 +332,15 @@ def test_a_signal_finds_the_old_arms_or_the_new_ones(change: Any) -> None:
     saved = []
 
     def at_each_line(frame: Any, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.endswith("learner.py"):
+        if frame.f_code.co_filename != f"{PACKAGE}online/learner.py":
             return None
         sys.settrace(None)
         saved.append(learner.to_json())
         sys.settrace(at_each_line)
         return at_each_line
 
-    before = sys.gettrace()
-    sys.settrace(at_each_line)
-    try:
+    with traced(at_each_line):
         change(learner)
-    finally:
-        sys.settrace(before)
     n_arms = [len(umab.Learner.from_json(text).arms) for text in saved]
     assert n_arms[0] == 3 and n_arms[-1] == len(learner.arms) != 3
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import umab
+from helpers import PATIENCE
 from umab.engine import pcg
 from umab.engine.compiled import _callable_when_compiled
 from umab.engine.exact import has_same_bits_everywhere
@@ -67,7 +68,11 @@ def test_a_device_must_be_known() -> None:
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 
@@ -92,7 +97,7 @@ def test_without_a_gpu_commands_say_so_in_one_line(tmp_path: Path) -> None:
             env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == 2
         assert done.stderr.startswith(

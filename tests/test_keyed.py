@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
-from helpers import deaf
+from helpers import PATIENCE, deaf
 from umab.errors import ClosedChoiceError, ForeignChoiceError
 from umab.online.core import Core
 from umab.online.keyed import Learners, _seed_for
@@ -407,7 +407,7 @@ def in_threads(*works: Callable[[], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=PATIENCE)
         assert not thread.is_alive(), "it is deadlocked"
     if errors:
         raise errors[0]

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import umab
-from helpers import state_of
+from helpers import PATIENCE, state_of
 from umab.errors import ClosedChoiceError, ForeignChoiceError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -163,11 +163,11 @@ def test_a_fork_waits_for_a_call_that_is_under_way() -> None:
     def hold() -> None:
         with learner._lock:
             entered.set()
-            leave.wait(10)
+            leave.wait(PATIENCE)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    entered.wait(10)
+    entered.wait(PATIENCE)
     threading.Timer(0.2, leave.set).start()
     began = time.monotonic()
     assert in_child(lambda: learner.n_open) == 0

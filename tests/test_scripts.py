@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pages import scripts
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / scripts.PAGE
-LINES, SECONDS = 40, 20.0
+LINES = 40
 """A script takes two seconds once its policy is compiled, and this machine may be busy."""
 
 ON_A_BASE_INSTALL = """
@@ -66,19 +65,12 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_script_runs_on_a_base_install_in_seconds_and_prints_what_the_page_shows(name: str, tmp_path: Path) -> None:
+def test_a_script_runs_on_a_base_install_and_prints_what_the_page_shows(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", ON_A_BASE_INSTALL, str(scripts.FOLDER / f"{name}.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}  # no more than an installation has
-    taken = []
-    for _ in range(2):  # the first may have to compile
-        start = time.monotonic()
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        taken.append(time.monotonic() - start)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == shown(name)
-        if taken[-1] < SECONDS:
-            break
-    assert taken[-1] < SECONDS
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown(name)
     assert not list(tmp_path.iterdir())  # it leaves nothing behind
 
 

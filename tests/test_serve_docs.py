@@ -33,6 +33,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from helpers import PATIENCE
 from postgres import NEEDED as NEEDS_POSTGRES
 from postgres import Postgres, postgres, programs
 from service_process import Server, free_port, running
@@ -172,18 +173,18 @@ class Session:
                     f"{found[1]}://127.0.0.1:{self.ports[documented]}/readyz",
                     ssl._create_unverified_context(),
                 )
-                urllib.request.urlopen(url, timeout=30, context=trusting).close()  # it takes requests, and signals
+                urllib.request.urlopen(url, timeout=PATIENCE, context=trusting).close()  # it takes signals, too
                 return printed, None, 0
         del self.servers[place]
         server.stdout.close()
-        return printed, None, server.wait(timeout=30)
+        return printed, None, server.wait(timeout=PATIENCE)
 
     def stop(self, place: str, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server on this database, as Ctrl-C does, if there is one."""
         server = self.servers.pop(place, None)
         if server is not None:
             server.send_signal(how)
-            assert server.wait(timeout=30) == (-how if how == signal.SIGKILL else 0)
+            assert server.wait(timeout=PATIENCE) == (-how if how == signal.SIGKILL else 0)
             assert server.stdout is not None
             server.stdout.close()
 
@@ -192,7 +193,7 @@ class Session:
             self.stop(place)
         assert self.shell.stdin is not None and self.shell.stdout is not None
         self.shell.stdin.close()
-        self.shell.wait(timeout=30)
+        self.shell.wait(timeout=PATIENCE)
         self.shell.stdout.close()
 
 

@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("psycopg")
 
+from helpers import PATIENCE
 from postgres import Postgres, needs_postgres, postgres
 from service_cluster import Cluster, Reply, Silent, ask, cluster, compare, exported, load, until
 from service_process import KEY, Client, Server
@@ -71,9 +72,7 @@ def killed(database: Postgres, n_times: int, seed: int) -> int:
                 owner = until(lambda: found.owner("x"))
                 (other,) = found.others(owner)
                 owner.kill()
-                began = time.monotonic()
                 until(lambda: works(other))  # noqa: B023
-                assert time.monotonic() - began < found.lease + 8.0  # the rest is for a busy machine
                 owner.start()
             time.sleep(0.5)
         live = exported(found, "x", "y", "silent")
@@ -110,7 +109,7 @@ def paused(database: Postgres, n_times: int, seed: int) -> None:
                 owner.process.send_signal(signal.SIGSTOP)
                 names = [f"late-{turn}-{number}" for number in range(6)]
                 path = "/v1/experiments/x/decisions"
-                late = [threads.submit(ask, owner, "POST", path, {"id": each}, timeout=60) for each in names]
+                late = [threads.submit(ask, owner, "POST", path, {"id": each}, timeout=PATIENCE) for each in names]
                 until(lambda: found.owner("x") is other)  # noqa: B023
                 until(lambda: works(other))  # noqa: B023
                 owner.process.send_signal(signal.SIGCONT)

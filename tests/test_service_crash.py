@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from helpers import PATIENCE
 from service_process import Client, Server, running
 from umab_service.experiment import Experiment
 from umab_service.recovery import recovered
@@ -86,8 +87,8 @@ def battered(path: Path, n_times: int, seed: int, *, stop: bool = False) -> int:
         for client in clients:
             client.going = False
         for client in clients:
-            client.join(timeout=20)
-        end = time.monotonic() + 20
+            client.join(timeout=PATIENCE)
+        end = time.monotonic() + PATIENCE
         while server.ask("GET", "/v1/experiments/silent")[1]["open"]:
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -152,7 +153,7 @@ def test_a_full_disk_is_answered_and_outlived(tmp_path: Path) -> None:
                 known.append(answer)
             assert status == 503 and "nothing was stored" in answer["detail"]
             (disk / "filler").unlink()
-            end = time.monotonic() + 20
+            end = time.monotonic() + PATIENCE
             while server.ask("POST", "/v1/experiments/x/decisions", {"id": "after"})[0] not in (200, 201):
                 assert time.monotonic() < end
                 time.sleep(0.1)

@@ -23,6 +23,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from helpers import PATIENCE
 from service_app import Client
 from service_process import KEY, Server, running
 from umab_service import decisions, log, service, silence, storage
@@ -120,7 +121,7 @@ def traced(folder: Path, shim: Path, *, n_clients: int, n_decisions: int, fault:
     failures: list[Any] = []
 
     def client(port: int, number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         for count in range(n_decisions):
             identity = f"c{number}-{count}"
             for method, path, body in (
@@ -220,7 +221,7 @@ def test_a_disk_that_becomes_read_only_is_answered_and_outlived(tmp_path: Path, 
     assert json.loads(in_log(path)["x"]) == exported
 
 
-def until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(done: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end
@@ -247,7 +248,7 @@ def refused(path: Path, *options: str) -> str:
     url = f"sqlite:///{path}"
     command = [sys.executable, "-m", "umab.cli", "serve", "--port", "0", "--database", url, *options]
     found = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "UMAB_ADMIN_KEY": KEY}, timeout=60
+        command, capture_output=True, text=True, env={**os.environ, "UMAB_ADMIN_KEY": KEY}, timeout=PATIENCE
     )
     assert found.returncode != 0 and found.stdout == ""
     lines = found.stderr.splitlines()
@@ -781,7 +782,7 @@ def test_sigterm_finishes_open_requests_and_exits_with_0(tmp_path: Path) -> None
         assert server.ask("POST", "/v1/experiments", {"name": "x", "arms": ["a", "b"]})[0] == 201
         body = json.dumps({"id": "slow"}).encode()
         head = f"POST {DECIDE} HTTP/1.1\r\nHost: here\r\nX-API-Key: {KEY}\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
             connection.sendall(head.encode() + body[:5])
             assert server.ask("GET", "/healthz")[0] == 200  # the server has seen what came before
             assert server.process is not None
@@ -803,7 +804,7 @@ def test_sigterm_finishes_open_requests_and_exits_with_0(tmp_path: Path) -> None
 
 def listens(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
     except OSError:
         return False
     return True

@@ -19,6 +19,7 @@ pytest.importorskip("psycopg")
 
 import psycopg
 
+from helpers import PATIENCE
 from postgres import Postgres, needs_postgres, postgres
 from service_cluster import recovered_from
 from umab_service import leases, ownership, relay, silence
@@ -343,7 +344,7 @@ def test_what_is_handed_over_while_it_is_read_once_more_is_not_kept(
             with monkeypatch.context() as patched:
                 patched.setattr("umab_service.ownership.recovered", slowly)
                 loading = asyncio.create_task(first.ownership._loaded(kept.id, "z"))
-                assert await asyncio.to_thread(reading.wait, 20)
+                assert await asyncio.to_thread(reading.wait, PATIENCE)
                 await first.ownership._hand_over(1, {first.leases.me: 2, second.leases.me: 0}, 1)
                 go_on.set()
                 with pytest.raises(Elsewhere):
@@ -378,11 +379,11 @@ def stopped(node: Node) -> tuple[asyncio.Event, asyncio.Event]:
 async def stops_until_its_lease_ends(found: World, node: Node) -> tuple[asyncio.Task[httpx.Response], asyncio.Event]:
     """Let a node stop in the middle of a commit; return what it was asked, and what lets it go on."""
     reached, go_on = stopped(node)
-    soon = "UPDATE servers SET until = extract(epoch FROM clock_timestamp()) + 3 WHERE id = %s"
+    soon = "UPDATE servers SET until = extract(epoch FROM clock_timestamp()) + 8 WHERE id = %s"
     await found.query(soon, (node.leases.me,))
     asking = asyncio.create_task(found.ask(node, "POST", "/v1/experiments/x/decisions", {"id": "d2"}))
-    await asyncio.wait_for(reached.wait(), 20)
-    await asyncio.sleep(3.1)
+    await asyncio.wait_for(reached.wait(), PATIENCE)
+    await asyncio.sleep(8.1)
     return asking, go_on
 
 
@@ -393,7 +394,7 @@ def test_a_server_that_stops_in_the_middle_of_a_commit_keeps_nobody_waiting(data
             await found.create(first, "x")
             await found.decide(first, "x", "d1")
             asking, go_on = await stops_until_its_lease_ends(found, first)
-            await asyncio.wait_for(second.turn(), 10)
+            await asyncio.wait_for(second.turn(), PATIENCE)
             await found.decide(second, "x", "d3")
             assert found.statuses[201] == 3 and "x" in second.service.experiments
             go_on.set()
@@ -424,7 +425,7 @@ def test_nobody_owns_what_a_commit_of_another_server_may_still_change(
             assert not turning.done() and not second.service.experiments
             go_on.set()
             assert (await asking).status_code == 201
-            await asyncio.wait_for(turning, 20)
+            await asyncio.wait_for(turning, PATIENCE)
             assert second.service.experiments["x"].seq == 3
             await found.check()
 
@@ -473,7 +474,7 @@ def test_an_experiment_changes_hands_after_everything_that_was_done_before(datab
             second = await found.join()
             reached, go_on = stopped(first)
             deciding = [asyncio.create_task(found.decide(first, name, "d1")) for name in ("x", "y")]
-            await asyncio.wait_for(reached.wait(), 20)
+            await asyncio.wait_for(reached.wait(), PATIENCE)
             giving = asyncio.create_task(first.ownership.look_around())
             await asyncio.sleep(0.3)
             assert set((await owners_of(found)).values()) == {first.leases.me}

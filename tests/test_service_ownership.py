@@ -21,6 +21,7 @@ pytest.importorskip("psycopg")
 
 import psycopg
 
+from helpers import PATIENCE
 from postgres import Postgres, needs_postgres, postgres
 from service_app import ADMIN
 from umab_service import leases, recovery, silence
@@ -129,7 +130,7 @@ async def servers(url: str, n_servers: int = 2) -> AsyncIterator[list[Server]]:
 
 def run_soon(test: Coroutine[Any, Any, None]) -> None:
     """Run a test; one that hangs fails."""
-    asyncio.run(asyncio.wait_for(test, 20.0))
+    asyncio.run(asyncio.wait_for(test, PATIENCE))
 
 
 async def owner(server: Server, name: str) -> int:
@@ -193,14 +194,14 @@ def test_a_commit_to_an_experiment_that_the_server_does_not_own_fails(url: str) 
 
 def test_a_lease_is_renewed_while_experiments_are_loaded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*arguments: Any) -> Any:
-        time.sleep(0.3)
+        time.sleep(0.8)
         return recovery.recovered(*arguments)
 
     async def run() -> None:
         async with servers(url, 1) as (first,):
             for name in "wxyz":
                 await first.create(name)
-        monkeypatch.setattr(leases, "LEASE_SECONDS", 0.6)
+        monkeypatch.setattr(leases, "LEASE_SECONDS", 3.0)
         monkeypatch.setattr(ownership_module, "RENEW_EVERY", 0.05)
         monkeypatch.setattr(ownership_module, "recovered", slow)
         service = Service(opened(url))

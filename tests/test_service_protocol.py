@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from helpers import PATIENCE
 from service_process import KEY, Server
 from umab_service.protocol import Joining
 
@@ -105,7 +106,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def said(server: Server, *parts: bytes, until: bytes) -> bytes:
     """Return what a server says to each part of a request, all in all; it is asked for the next part when it pauses."""
     found = b""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         for k, part in enumerate(parts):
             connection.sendall(part)
             end = until if k == len(parts) - 1 else b"\r\n\r\n"
@@ -123,7 +124,7 @@ def head(method: str, path: str, *headers: str) -> bytes:
 
 
 def test_an_answer_is_one_piece(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
         for _ in range(20):
             connection.sendall(head("POST", "/v1/experiments/x/decisions", "Content-Length: 2") + b"{}")
             piece = connection.recv(65536)

@@ -25,6 +25,7 @@ pytest.importorskip("psycopg")
 
 import psycopg
 
+from helpers import PATIENCE
 from pages import service_servers
 from postgres import Postgres, needs_postgres, postgres
 from service_process import KEY, free_port, running
@@ -78,7 +79,7 @@ class Secure:
             {"X-API-Key": KEY},
         )
         try:
-            with urllib.request.urlopen(request, timeout=10, context=self._trusting) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE, context=self._trusting) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -115,7 +116,7 @@ def test_servers_trust_each_other_by_an_authority_of_ones_own(database: Postgres
 def test_a_server_reads_no_body_of_a_stranger_that_plays_a_server(database: Postgres) -> None:
     with (
         running(database.url("stranger")) as server,
-        socket.create_connection(("127.0.0.1", server.port), 10) as asking,
+        socket.create_connection(("127.0.0.1", server.port), PATIENCE) as asking,
     ):
         asking.sendall(b"POST /relay HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n")
         assert asking.recv(100).startswith(b"HTTP/1.1 404 ")

@@ -21,6 +21,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from helpers import PATIENCE
 from service_app import ADMIN, Client, Reply, identity_of
 from service_process import KEY, running
 from umab.cli import main
@@ -578,14 +579,14 @@ def served(folder: Path, *options: str, **environment: str) -> Iterator[list[str
         yield said
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
 def got(said: list[str], path: str, key: str, **options: Any) -> tuple[int, http.client.HTTPMessage, bytes]:
     """Return what a server that said where it is answers: status, headers and content."""
     kind = http.client.HTTPSConnection if options else http.client.HTTPConnection
-    connection = kind("127.0.0.1", int(said[-1].rpartition(":")[2]), timeout=10, **options)
+    connection = kind("127.0.0.1", int(said[-1].rpartition(":")[2]), timeout=PATIENCE, **options)
     try:
         connection.request("GET", path, headers={"X-API-Key": key})
         response = connection.getresponse()
@@ -731,7 +732,7 @@ def test_a_server_outlives_what_is_no_request(tmp_path: Path) -> None:
     }
     with running(tmp_path / "umab.db") as server:
         for content, status in refused.items():
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
                 connection.sendall(content)
                 assert connection.recv(12) == b"HTTP/1.1 " + status, content[:100]
         assert server.ask("GET", "/readyz")[0] == 200
@@ -739,7 +740,7 @@ def test_a_server_outlives_what_is_no_request(tmp_path: Path) -> None:
         statuses = []
         for number in range(throttle.FREE + 2):  # whoever says that others ask through it is not believed
             forwarded = f"GET /v1/keys HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 192.0.2.{number}".encode() + end
-            with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as connection:
                 connection.sendall(forwarded)
                 statuses.append(connection.recv(12))
         assert statuses[-1] == b"HTTP/1.1 429"

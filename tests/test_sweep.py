@@ -24,6 +24,7 @@ import polars
 import pytest
 
 import umab
+from helpers import PATIENCE
 from umab import cli
 from umab.research.experiments import cluster, cost, parts
 from umab.research.experiments.pooled import Found, Pooled
@@ -81,7 +82,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=folder, timeout=120)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=folder, timeout=PATIENCE)
 
 
 def run_here(folder: Path, *arguments: str) -> int:
@@ -106,7 +107,7 @@ def written(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (out / "parts").glob("*.parquet")}
 
 
-def until(true: Callable[[], bool], process: subprocess.Popen[Any] | None = None, seconds: float = 60.0) -> None:
+def until(true: Callable[[], bool], process: subprocess.Popen[Any] | None = None, seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline and (process is None or process.poll() is None)
@@ -361,7 +362,7 @@ def test_ctrl_c_keeps_what_is_done(backend: str, folder: Path, local: dict[str, 
     with start(folder, "long.toml", "--backend", backend, "--workers", "2") as process:
         in_the_middle(out, process)
         os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     kept = written(out)
     assert process.returncode == 130 and 3 <= len(kept) < len(local)
     assert errors.startswith(f"umab: stopped; {len(kept)} of {len(local)} cells are done") and errors.count("\n") == 1
@@ -373,7 +374,7 @@ def test_a_signal_to_terminate_is_one_to_stop(folder: Path) -> None:
     with start(folder, "long.toml") as process:
         in_the_middle(folder / "sweep-long", process)
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and errors.startswith("umab: stopped; ")
 
 
@@ -390,7 +391,7 @@ def test_a_killed_client_and_killed_processes_are_survived(folder: Path, local: 
         until(lambda: len(parts.done(out)) >= n_before + 3, process)
         os.kill(victim, signal.SIGKILL)
         assert len(parts.done(out)) < len(local)
-        process.communicate(timeout=60)  # joblib may have words about it
+        process.communicate(timeout=PATIENCE)  # joblib may have words about it
     assert process.returncode == 0
     assert written(out) == local
 
@@ -672,7 +673,7 @@ def test_a_dask_worker_that_is_killed_is_survived(folder: Path, dask: Dask, loca
         victim.kill()
         victim.wait()
         assert len(parts.done(out)) < len(local)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "Traceback" not in errors
     assert written(out) == local
 
