@@ -47,7 +47,7 @@ test: $(VENV)/.test
 
 test-all: $(VENV)/.test
 	$(BIN)/python tests/warm.py
-	$(PYTEST)
+	$(PYTEST) --hypothesis-profile explore
 
 test-versions: $(VENV)/.test
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup tests/test_release.py
