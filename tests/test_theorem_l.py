@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import itertools
 import math
 from collections.abc import Callable
@@ -23,9 +24,9 @@ from umab.testing import Array
 from umab.theory.bounds import bound
 from umab.theory.bounds_late import late_limits
 from umab.theory.certificates import certify, check
-from umab.theory.late_barrier import ArrivalPath, LateSizes, follow_arrivals, late_bound
+from umab.theory.late_barrier import ArrivalPath, Flights, LateSizes, follow_arrivals, late_bound
 from umab.theory.statements import OF_UMAB_S_LATE, ArrivalSteps
-from umab.theory.trajectory import clipped_at, follow
+from umab.theory.trajectory import clipped_at, follow, least_probability
 
 NAMES = ("umab-s", "centred(umab-s)")
 
@@ -154,6 +155,14 @@ class Case(NamedTuple):
     """T, or T × n if they depend on the arm."""
 
 
+EITHER_FIRST = Case(
+    np.array([[0, 1e-9]] * 3 + [[1, 1]] + [[1e-6, 0]] * 3 + [[1, 1]] + [[0, 1e-3]] * 3),
+    np.array([[0, 0]] * 3 + [[9, 4]] + [[0, 0]] * 3 + [[3, 5]] + [[0, 0]] * 3),
+)
+"""Either of the losses of rounds 3 and 7 may arrive first. Tiny losses make the arm likely for which 7 is first when 3
+is drawn, and the one for which 3 is first when 7 is drawn. Both orders have probabilities near 1 where they count."""
+
+
 def cases(positive: bool) -> list[Case]:
     """Return tables of 2 or 3 arms and up to 7 rounds, with sizes that grow; if positive, with delays of each arm."""
     random = np.random.default_rng(4)
@@ -165,6 +174,8 @@ def cases(positive: bool) -> list[Case]:
     if positive:  # the slower, the later
         table = random.integers(4, size=(7, 2)).astype(float)
         found.append(Case(table, table.astype(int)))
+        found.append(Case(table, np.repeat(random.integers(6, size=(7, 1)), 2, axis=1)))  # these are of no arm
+        found.append(EITHER_FIRST)
     else:
         found.append(Case(np.array([[0.1, 0.0], [-30.0, 0.1]] + [[1.0, -5.0]] * 5), np.array([0, 5, 4, 0, 3, 0, 0])))
     return found
@@ -200,6 +211,14 @@ def regret_of(case: Case, path: ArrivalPath) -> float:
     return float(mean(path, (case.losses * path.drawn_from).sum(axis=(1, 2))) - case.losses.sum(axis=0).min())
 
 
+def of_pairs(path: ArrivalPath, terms: dict[str, Any], flights: Flights, sizes: Any) -> Any:
+    """Return what a bound of part (b) has for E Σ w_s cn v_r 1[k_r = k_s], from its term 2√Q."""
+    steps = ArrivalSteps(path)
+    q = (terms["steps"] / (8 + np.log(np.longdouble(path.n_rounds)) * steps.n / steps.times) / 2) ** 2
+    late = 8 * (q - 2 / np.longdouble(3) * steps.times * (sizes**2).sum())
+    return late - 8 / np.longdouble(9) * (np.sqrt(steps.n) - 1) * flights.weighted
+
+
 @pytest.mark.parametrize("case", cases(positive=True), ids=str)
 def test_losses_that_are_not_negative_may_have_delays_that_depend_on_the_arm(case: Case) -> None:
     path = every_run("umab-s", *case)
@@ -216,22 +235,129 @@ def test_losses_that_are_not_negative_may_have_delays_that_depend_on_the_arm(cas
     earlier, later = np.minimum.outer(rounds, rounds), np.maximum.outer(rounds, rounds)
     may_meet = (earlier != later) & (earlier + longest[earlier] >= later)
     assert (chance <= may_meet + 1e-12).all() and chance.max() > 0.3
+    # Whose loss arrives first depends on the arm, if the delays do: then both orders count.
+    by_arm = bool((case.delays != case.delays[:, :1]).any())
+    assert (chance + chance.T <= (1 + by_arm) * may_meet + 1e-12).all()
 
     # E A_end and the theorem, for the longest delay of each round.
-    terms, paid, flights = late_bound(path.policy, umab.Losses.of(losses), longest)
+    terms, paid, flights = late_bound(path.policy, umab.Losses.of(losses), longest, by_arm=by_arm)
     assert float(flights.total) == may_meet.sum() / 2
     assert mean(path, path.paid_in_all) <= paid
-    assert mean(path, path.outstanding.sum(axis=1)) <= flights.total
+    assert mean(path, path.outstanding.sum(axis=1)) <= flights.total * (1 + 1e-12)
     floors = mean(path, np.where(path.paid_at_draw > 0, path.exploration, 0).sum(axis=1))
     assert floors <= flights.floors + 1e-12
     squares = steps.times / 2 * steps.weight**2
     late = steps.times * path.in_flight(steps.force, same_arm=True) * steps.weight
     sizes = losses.max(axis=1)
-    assert mean(path, late.sum(axis=1)) <= 4 / 3 * steps.times * flights.weighted * (1 + 1e-12)
+    assert mean(path, late.sum(axis=1)) <= of_pairs(path, terms, flights, sizes) * (1 + 1e-12)
     assert mean(path, squares.sum(axis=1)) <= 2 / 3 * steps.times * (sizes**2).sum() * (1 + 1e-12)
-    promised = bound("umab-s", losses, delays=longest).repaired
+    promised = bound("umab-s", losses, delays=case.delays).repaired
     assert promised == pytest.approx(float(sum(terms.values())))
     assert promised is not None and regret_of(case, path) <= promised
+
+
+def test_two_losses_of_one_arm_count_in_both_orders_if_delays_depend_on_the_arm() -> None:
+    """With a count of one, as for other delays, the expectation would be above its bound."""
+    losses, delays = EITHER_FIRST
+    path = every_run("umab-s", losses, delays)
+    steps, longest = ArrivalSteps(path), delays.max(axis=1)
+    same = pairs(path) & (path.arms[:, None, :] == path.arms[:, :, None])
+    chance = mean(path, same / path.of_arm(path.drawn_from)[:, None, :])
+    assert chance[3, 7] > 0.82 and chance[7, 3] > 0.86
+    late = mean(path, (steps.times * path.in_flight(steps.force, same_arm=True) * steps.weight).sum(axis=1))
+    limits = []
+    for by_arm in (False, True):
+        terms, _, flights = late_bound(path.policy, umab.Losses.of(losses), longest, by_arm=by_arm)
+        limits.append(float(of_pairs(path, terms, flights, losses.max(axis=1))))
+    assert limits == pytest.approx([4 / 3 * 6 * 1.006003, 8 / 3 * 6 * 1.006003], rel=1e-9)
+    assert 1.16 * limits[0] < late < limits[1]
+
+
+@pytest.mark.parametrize("delays", [[3, 0, 2, 2, 0, 1, 0], [6, 5, 4, 3, 2, 1, 0]], ids=str)
+def test_part_b_covers_centred_losses_that_cannot_be_negative(delays: list[int]) -> None:
+    """They are ℓ_s − b_s with a b_s in which the draw of s has no part; here each loss is above all that came first."""
+    late = np.array(delays)
+    order = np.argsort(np.arange(7) + late, kind="stable")
+    losses = np.random.default_rng(2).random((7, 2))
+    losses[order] += np.arange(7)[:, None]
+    path = every_run("centred(umab-s)", losses, late)
+    assert path.losses.min() >= 0 and np.abs(mean(path, estimates(path) - path.losses)).max() < 1e-14
+    limits = late_limits(path.policy, umab.Losses.of(losses), late[None, :, None])
+    assert mean(path, path.paid_in_all) <= limits["L9 and L12, mean"][1]
+    assert regret_of(Case(losses, late), path) <= limits["Theorem L"][1]
+    terms, _, flights = late_bound(path.policy, umab.Losses.of(losses), late)
+    sizes, steps = LateSizes.of(path.policy, umab.Losses.of(losses), late).heights, ArrivalSteps(path)
+    met = (steps.times * path.in_flight(steps.force, same_arm=True) * steps.weight).sum(axis=1)
+    assert mean(path, met) <= of_pairs(path, terms, flights, sizes)
+
+
+# A pool of workers: a job of round s and arm k takes a time that is fixed in advance, but how many draws there are in
+# the meantime depends on the other draws.
+
+
+class Pool(NamedTuple):
+    delays: Rounds
+    """How many draws there were before each job finished, or more than are left; runs × T."""
+    starts: Array
+    """When each job started; runs × T."""
+
+
+def pool(times: Array, arms: Any, n_workers: int, never: int | None = None) -> Pool:
+    """Let workers do the jobs in the order of the draws; whoever finishes reports, and gets the next. One may hang."""
+    delays, starts = np.zeros(arms.shape, dtype=np.int64), np.zeros(arms.shape)
+    for run, drawn in enumerate(arms):
+        busy: list[tuple[float, int]] = []
+        for t, arm in enumerate(drawn):
+            if t >= n_workers:
+                starts[run, t], done = heapq.heappop(busy)
+                delays[run, done] = t - 1 - done
+            heapq.heappush(busy, (math.inf if t == never else starts[run, t] + times[t, arm], t))
+        for place, (_, done) in enumerate(sorted(busy)):
+            delays[run, done] = len(drawn) + place - done
+    return Pool(delays, starts)
+
+
+@pytest.mark.parametrize("n_workers", [2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pool_of_workers_by_exact_enumeration(n_workers: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n_rounds, n_arms = (7, 2) if seed % 2 else (5, 3)
+    losses = random.exponential(size=(n_rounds, n_arms)) * 2.0 ** random.integers(-3, 3, size=(n_rounds, n_arms))
+    times = losses if seed < 2 else random.exponential(size=losses.shape)  # run times are the losses, or not
+    arms = np.array(list(itertools.product(range(n_arms), repeat=n_rounds)))
+    policy, high = umab.UMABS(), losses.max(axis=1)
+    delays = pool(times, arms, n_workers).delays
+    path = follow_arrivals(policy, losses, arms, delays)
+    assert float(path.probability.sum()) == pytest.approx(1.0, abs=1e-14)
+    others = delays[arms[:, 0] == 0, 0]  # of one job, by what else was drawn
+    assert len(np.unique(others)) > 1
+    assert np.abs(mean(path, estimates(path)) - losses).max() <= 1e-12 * losses.max()
+
+    # P(r is drawn before the slowest arm of s would finish), in the run in which s never finishes.
+    still = np.zeros((n_rounds, n_rounds))
+    for s in range(n_rounds):
+        hangs = pool(times, arms, n_workers, never=s)
+        run = follow_arrivals(policy, losses, arms, hangs.delays)
+        waiting = hangs.starts < hangs.starts[:, [s]] + times[s].max()
+        still[s, s + 1 :] = mean(run, waiting[:, s + 1 :])
+    outstanding = np.triu(np.argsort(path.order, axis=1)[:, :, None] >= path.n_before[:, None, :], 1)  # runs × s × r
+    assert (mean(path, outstanding) <= still + 1e-12).all()
+    same = pairs(path) & (path.arms[:, None, :] == path.arms[:, :, None])
+    chance = mean(path, same / path.of_arm(path.drawn_from)[:, None, :])
+    assert (chance <= still + still.T + 1e-12).all() and chance.max() > 0.3
+
+    # Part (b), with σ = n_workers − 1 and these pairs.
+    steps, weighted = ArrivalSteps(path), (high[:, None] * high * still).sum()
+    late = (steps.times * path.in_flight(steps.force, same_arm=True) * steps.weight).sum(axis=1)
+    assert mean(path, late) <= 8 / 3 * steps.times * weighted
+    q = 2 / 3 * steps.times * (high**2).sum()
+    q += (8 / 3 * steps.times + 8 / 9 * (math.sqrt(n_arms) - 1)) / 8 * weighted
+    paid = 2 * math.sqrt(q) + 4 / 3 * n_workers * losses.max()
+    assert path.outstanding.max() <= n_workers - 1 and mean(path, path.paid_in_all) <= paid
+    floors = sum(least_probability(n_arms, max(2, t - n_workers + 1)) for t in range(2, n_rounds + 1))
+    spread = np.ptp(losses, axis=1).max()
+    promised = (8 + math.log(n_rounds) / 3) * paid + (n_arms - 1) * spread * floors + spread
+    assert regret_of(Case(losses, path.n_before), path) <= promised
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -331,7 +457,10 @@ def test_delays_that_depend_on_the_arm_are_covered_for_losses_that_are_never_neg
     losses = np.abs(SIGNED)
     delays = np.random.default_rng(1).integers(9, size=losses.shape)
     found = bound("umab-s", losses, delays=delays)
-    assert found.repaired == bound("umab-s", losses, delays=delays.max(axis=1)).repaired
+    assert found.source.endswith(", and delays that depend on the arm")
+    longest = bound("umab-s", losses, delays=delays.max(axis=1))  # in every round the same for all arms
+    assert found.repaired > 1.02 * longest.repaired and not longest.source.endswith("arm")
+    assert bound("umab-s", losses, delays=np.repeat(delays.max(axis=1)[:, None], 3, axis=1)) == longest
     certified = certify("umab-s", losses, delays=delays, n_trials=4)
     assert {each.verdict for each in certified} <= {"holds", "nothing to check"}
     assert certified[0].id == "Theorem L" and f"{found.repaired:.6g}" in certified[0].text
@@ -342,6 +471,22 @@ def test_delays_that_depend_on_the_arm_are_covered_for_losses_that_are_never_neg
         for refuses in (bound, certify):
             with pytest.raises(ValueError, match=r"delays must not depend on the arm, unless the policy is umab-s and"):
                 refuses(policy, table, delays=delays)
+    # A table in which the arms do not differ is the same as one number for each round.
+    equal = np.repeat(delays[:, :1], 3, axis=1)
+    for policy in NAMES:
+        assert bound(policy, SIGNED, delays=equal) == bound(policy, SIGNED, delays=delays[:, 0])
+        one, other = (certify(policy, SIGNED, delays=each, n_trials=2) for each in (equal, delays[:, 0]))
+        assert str(one) == str(other)  # some ratios are nan
+
+
+def test_the_order_of_the_regret_has_the_negative_losses() -> None:
+    delays = np.full(len(SIGNED), 4)
+    root = float(np.abs(SIGNED).max() * np.sqrt(3 * (200 + delays[:-4].sum() + 6)))
+    found = bound("umab-s", np.abs(SIGNED), delays=delays)
+    assert found.formula == "ℓ∞ √(n(T + D))" and found.rate == pytest.approx(root)
+    found = bound("umab-s", SIGNED, delays=delays)
+    assert found.formula == "ℓ∞ √(n(T + D)) + ℓ⁻∞ n √D"
+    assert found.rate == pytest.approx(root - SIGNED.min() * 3 * np.sqrt(delays[:-4].sum() + 6))
 
 
 def test_the_command_certifies_late_feedback(

@@ -105,8 +105,8 @@ class UMABS(Policy):
     Expected regret of order L√(nT) ln T + √(n Σ ℓ²_{t,k_t}) ln T, where L is the size of the largest loss, plus terms
     that grow at most logarithmically with T, against an oblivious adversary; docs/recommended.md has the constants and
     the proof. For late feedback, docs/late.md has a bound with √(n(T + D)) ln T in place of √(nT) ln T, where D is the
-    sum of the delays; losses that are never negative may have delays that depend on the arm. The bounds do not cover
-    the options for study.
+    sum of the delays, plus the size of the most negative loss times n√D ln T; losses that are never negative may have
+    delays that depend on the arm. The bounds do not cover the options for study.
 
     References
     ----------

@@ -91,7 +91,8 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         What experts advise, for a policy over experts, as for `umab.simulate`; the bound is against the best of them.
     delays
         By how many rounds losses are late: one number, or one for each round, for UMAB-S, SCB-D and Tsallis-INF-D. For
-        UMAB-S and losses that are never negative, also one for each round and arm.
+        UMAB-S and losses that are never negative, also one for each round and arm; if these differ between the arms of
+        a round, the bound has a larger constant.
 
     Examples
     --------

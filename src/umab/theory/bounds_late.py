@@ -17,7 +17,7 @@ from umab.engine.simulate import takes
 from umab.tables.losses import Losses
 from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
-from umab.theory.late_barrier import late_bound
+from umab.theory.late_barrier import LateSizes, late_bound
 from umab.theory.norms import Sizes
 from umab.theory.statements.theorem_d import LateSteps
 from umab.theory.statements.theorem_l import LATE
@@ -40,12 +40,12 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
         raise ValueError(
             "delays must be a number or one for each round, for a bound, but got a function; draw them first"
         )
-    longest = _without_arms(given, policy, losses)
+    longest, by_arm = _without_arms(given, policy, losses)
     (total,) = total_delay(longest[None])
     if isinstance(policy, TsallisINFD):
         return _of_tsallis_inf_d(policy, losses, total)
     if policy.theorem != SCBD.theorem:
-        return _of_umab_s(policy, losses, longest) if total > 0 else bound(policy, losses)
+        return _of_umab_s(policy, losses, longest, by_arm) if total > 0 else bound(policy, losses)
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
@@ -55,15 +55,18 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
-def _without_arms(delays: Rounds, policy: Policy, losses: Losses) -> Rounds:
-    """Return the longest delay of each round, rounds × 1 or × arms, if a bound covers delays that depend on the arm."""
-    if delays.shape[-1] > 1 and not (isinstance(policy, UMABS) and losses.table.min() >= 0.0):
+def _without_arms(delays: Rounds, policy: Policy, losses: Losses) -> tuple[Rounds, bool]:
+    """Return the longest delay of each round, of rounds × 1 or × arms, and whether delays depend on the arm.
+
+    They do if they differ between arms in any round. If no bound covers that, it is refused.
+    """
+    by_arm = bool((delays != delays[:, :1]).any())
+    if by_arm and not (isinstance(policy, UMABS) and losses.table.min() >= 0.0):
         raise ValueError(
             "delays must not depend on the arm, unless the policy is umab-s and no loss is negative, but got "
             f"policy={policy.name} and a smallest loss of {losses.table.min():g}"
         )
-    longest: Rounds = delays.max(axis=-1)
-    return longest
+    return delays.max(axis=1), by_arm
 
 
 def covers_delays(policy: Policy) -> bool:
@@ -72,12 +75,14 @@ def covers_delays(policy: Policy) -> bool:
     return isinstance(inside, UMABS) and not inside.for_study
 
 
-def _of_umab_s(policy: Policy, losses: Losses, delays: Rounds) -> Bound:
+def _of_umab_s(policy: Policy, losses: Losses, delays: Rounds, by_arm: bool) -> Bound:
     """Theorem L of docs/late.md."""
-    terms, _, (total, *_) = late_bound(policy, losses, delays)
-    rate = size_of(policy, losses) * np.sqrt(np.longdouble(losses.n_arms) * (losses.n_rounds + total))
-    source = f"Theorem L of {LATE}, for D = {int(total)}"
-    return in_doubles(policy.name, rate, "ℓ∞ √(n(T + D))", None, sum(terms.values()), terms, source)
+    terms, _, (total, *_) = late_bound(policy, losses, delays, by_arm=by_arm)
+    n, below = np.longdouble(losses.n_arms), LateSizes.of(policy, losses, delays).most_negative
+    rate = size_of(policy, losses) * np.sqrt(n * (losses.n_rounds + total)) + below * n * np.sqrt(total)
+    formula = "ℓ∞ √(n(T + D))" + (" + ℓ⁻∞ n √D" if below > 0 else "")
+    source = f"Theorem L of {LATE}, for D = {int(total)}" + (", and delays that depend on the arm" if by_arm else "")
+    return in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
 
 
 def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tuple[str, float]]:
@@ -85,8 +90,9 @@ def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tup
 
     Delays are runs × rounds × 1, or × arms.
     """
-    kinds, times = np.unique(_without_arms(delays, policy, losses), axis=0, return_counts=True)
-    found = [late_bound(policy, losses, each) for each in kinds]
+    kinds, times = np.unique(delays, axis=0, return_counts=True)
+    every = (_without_arms(each, policy, losses) for each in kinds)
+    found = [late_bound(policy, losses, longest, by_arm=by_arm) for longest, by_arm in every]
     regret, paid = (
         float(np.average([float(each) for each in values], weights=times))
         for values in ([sum(each.terms.values()) for each in found], [each.paid for each in found])

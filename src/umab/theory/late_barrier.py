@@ -277,15 +277,21 @@ class LateBound(NamedTuple):
     flights: Flights
 
 
-def late_bound(policy: Policy, losses: Losses, delays: Rounds) -> LateBound:
-    """Return the bound of Theorem L for the delays of all rounds, or for the longest ones if they depend on the arm."""
+def late_bound(policy: Policy, losses: Losses, delays: Rounds, *, by_arm: bool = False) -> LateBound:
+    """Return the bound of Theorem L for the delays of all rounds.
+
+    With `by_arm`, delays depend on the arm, and these are the longest ones of each round. Either of two losses of one
+    arm may then arrive first, depending on the arm, so a pair of rounds counts twice in what they do to each other.
+    Only part (b) covers that: UMAB-S, and no loss is negative.
+    """
     core: UMABS = core_of(policy)
     n, horizon, sizes = np.longdouble(losses.n_arms), losses.n_rounds, LateSizes.of(policy, losses, delays)
     flights = Flights.of(delays, losses.n_arms, sizes.heights)
     cn, most, squares = np.longdouble(core.rate) * n, flights.most, sizes.sum_of_squares
     rarest, below, height = 1 / least_probability(losses.n_arms, horizon), sizes.most_negative, sizes.heights.max()
     if below == 0:
-        late = DRIFT * (SHARE * cn + SHARE**2 * fall_of_rate(n)) * flights.weighted
+        orders = 2 if by_arm else 1
+        late = DRIFT * (orders * SHARE * cn + SHARE**2 * fall_of_rate(n)) * flights.weighted
         paid = {
             "steps": 2 * np.sqrt(SHARE / 2 * cn * squares + late),
             "open draws": SHARE * (most + 1) * height,
