@@ -153,7 +153,7 @@ def test_expectations_by_exact_enumeration(name: str, case: Case) -> None:
     (total,) = total_delay(np.asarray(case.delays)[None])
     assert mean(path, path.too_large.sum(axis=1)) <= largest * bound_on_clipping(n, horizon, total)
 
-    # D6: A + B + C is the regret on estimates, and the theorem.
+    # The end of the proof: A + B + C is the regret on estimates, and the theorem.
     parts = steps.step + steps.late_step + (steps.before - steps.after)
     np.testing.assert_allclose(
         parts.astype(float), (path.estimate * path.of_arm(path.p)).astype(float), rtol=0, atol=1e-12 * float(largest)
