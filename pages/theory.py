@@ -23,6 +23,7 @@ from umab.research.report import shell
 from umab.research.report.charts import scaling_chart
 from umab.results.plotting import Chart
 from umab.theory.bounds import bound
+from umab.theory.norms import Norms
 from umab.theory.scaling import Scaling, scaling
 from umab.theory.search import exact_regret, turns
 from umab.theory.statements import STATEMENTS, Statement
@@ -192,11 +193,30 @@ def of_hazan_and_kale(losses: Any) -> tuple[float, float]:
     return math.sqrt((losses**2).sum()), losses.shape[1] ** 2 * math.sqrt((about_mean**2).sum())
 
 
+def of_table_1(losses: Any) -> tuple[float, float]:
+    """Return what Table 1 has for UMAB-G with adaptive exploration, and the term of (8) that is missing there."""
+    norms = Norms.of(umab.Losses.of(losses))
+    root = np.sqrt(norms.n_arms * norms.sum_of_sizes)
+    return float(norms.largest * root + np.sqrt(norms.n_arms * norms.sum_of_squares)), float(root)
+
+
+def times_a_million(name: str) -> float:
+    """Return by which factor the bound of the paper, as printed, grows if the losses grow by a million."""
+    losses = np.random.default_rng(0).normal(size=(1000, 3))
+    losses = np.abs(losses) if name == "umab-nn" else losses
+    small, large = (bound(name, factor * losses).printed for factor in (1.0, 1e6))
+    assert small is not None and large is not None
+    return large / small
+
+
 SKIPS = [1.0] * 2000 + [3.0, 7.0, 15.0]
 """Losses of which Banker-OMD skips the last three, when its investments are far above the losses."""
 
 COINS = np.random.default_rng(0).integers(2, size=(10_000, 10)).astype(float)
 """Losses in [0, 1] that vary as much as they can."""
+
+SMALL = np.tile([0.001, 0.0], (10_000, 1))
+"""Losses far below 1."""
 
 
 def numbers() -> dict[str, Any]:
@@ -253,6 +273,8 @@ def numbers() -> dict[str, Any]:
         "layers": [each.state.scale / each.state.unit for each in play("scb", [[0.75, 0.75]] + [[1.2, 1.2]] * 50)],
         "paid_in": {skipped: paid_in(skipped, SKIPS) for skipped in ("usable", "lost")},
         "hazan_kale": of_hazan_and_kale(COINS),
+        "dropped": of_table_1(SMALL),
+        "times_a_million": {name: times_a_million(name) for name in ("umab-g-a", "umab-g")},
         "bytes": {rounds: kept_bytes(rounds) for rounds in (100, 100_000)},
     }
 

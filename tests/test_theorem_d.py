@@ -226,6 +226,8 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"delays must be .*got a function"):
         bound("scb-d", SIGNED, delays=random_delays)
     of_arms = np.zeros(SIGNED.shape, dtype=int)
+    assert bound("scb-d", SIGNED, delays=of_arms) == bound("scb-d", SIGNED)  # the arms do not differ
+    of_arms[0, 1] = 1
     with pytest.raises(ValueError, match=r"delays must not depend on the arm, .*policy=scb-d"):
         bound("scb-d", SIGNED, delays=of_arms)
     with pytest.raises(ValueError, match=r"delays must be a whole number for each of \d+ rounds, but got"):

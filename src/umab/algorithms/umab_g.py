@@ -128,10 +128,10 @@ class UMABG(Policy):
 
     @property
     def rate_in_norms(self) -> str:  # type: ignore[override]
-        """Theorem 2, as its rates are written in Table 1."""
+        """Theorem 2, in the norms of Table 1, which drops the 1 of 1 + ℓ∞."""
         return {
             "fixed": "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)",
-            "adaptive": "ℓ∞ √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
+            "adaptive": "(1 + ℓ∞) √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
         }.get(self.exploration, "")
 
     @property

@@ -183,7 +183,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     scale = policy.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
-        rate = norms.largest * root_of_sizes + root
+        rate = (1 + norms.largest) * root_of_sizes + root
         exploring = (
             2 * n * n * norms.largest + 2 * np.sqrt(1 + 4 * n * norms.sum_of_sizes) + 2 * norms.largest * root_of_sizes
         )
