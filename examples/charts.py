@@ -56,7 +56,6 @@ def totals_chart(
     values = [
         {
             "policy": name,
-            "role": "main",
             "t": rounds + 1,
             **{key: each[rounds] for key, each in total._asdict().items()},
         }

@@ -184,7 +184,7 @@ def figure(results: Mapping[str, Any]) -> str:
     every = [each["mean"] for each in itertools.chain(*by_policy)]
     domain = 0.85 * max(min(every), LEAST_SHOWN), 1.1 * max(every)
     rows = [
-        {"hconcat": [_panel(scores, names, group, kind, results["shares"], domain) for kind, scores in by_kind.items()]}
+        {"hconcat": [_panel(results, names, group, kind, domain) for kind in by_kind]}
         for group, by_kind in groups.items()
     ]
     padding = {"left": 5, "top": 5, "bottom": 5, "right": 30}
@@ -192,21 +192,17 @@ def figure(results: Mapping[str, Any]) -> str:
 
 
 def _panel(
-    scores: Mapping[str, Any],
-    names: list[str],
-    group: str,
-    kind: str,
-    shares: Sequence[float],
-    domain: tuple[float, float],
+    results: Mapping[str, Any], names: list[str], group: str, kind: str, domain: tuple[float, float]
 ) -> dict[str, Any]:
-    """Return a chart of the scores of the policies over the lengths of delays of one kind, with bands."""
+    """Return a chart of the scores over the lengths of delays of one kind, with bands of one standard deviation."""
+    scores, shares = results["scores"][group][kind], results["shares"]
     values = [
         {
             "policy": name,
             "share": 100.0 * share,
             "score": max(number["mean"], LEAST_SHOWN),
-            "low": max(number["mean"] - SURE * number["se"], LEAST_SHOWN),
-            "high": max(number["mean"] + SURE * number["se"], LEAST_SHOWN),
+            "low": max(number["mean"] - math.sqrt(results["n_trials"]) * number["se"], LEAST_SHOWN),
+            "high": max(number["mean"] + math.sqrt(results["n_trials"]) * number["se"], LEAST_SHOWN),
         }
         for name in names
         if name in scores

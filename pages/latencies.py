@@ -245,18 +245,18 @@ def _curve(regrets: Table) -> dict[str, list[float]]:
 
 
 def figure(results: Mapping[str, Any]) -> str:
-    """Return the regrets over the rounds as SVG: means with bands of two standard errors, and the unlucky ones."""
+    """Return the regrets over the rounds as SVG: means with bands of one standard deviation, and the unlucky ones."""
     means: list[dict[str, Any]] = []
     unlucky: list[dict[str, Any]] = []
     for name, curve in results["curves"].items():
         mean, se, worse = (np.array(curve[key]) for key in ("mean", "se", "unlucky"))
-        line: dict[str, Any] = {"policy": LINES[name].label, "role": "main", "t": np.array(results["rounds"])}
-        means.append({**line, "mean": mean, **band(mean, 2.0 * se)})
+        line: dict[str, Any] = {"policy": LINES[name].label, "t": np.array(results["rounds"])}
+        means.append({**line, "mean": mean, **band(mean, se * math.sqrt(results["n_tables"]))})
         unlucky.append({**line, "mean": worse, **band(worse, 0.0 * se)})
     lowest = min(0.0, *(float(each["low"].min()) for each in means + unlucky))
     highest = 1.1 * max(float(each["high"].max()) for each in means + unlucky)
     panels = [
-        _panel(f"On average over {results['n_tables']} runs", means, lowest, highest),
+        _panel(f"On average over {results['n_tables']} runs; bands are one standard deviation", means, lowest, highest),
         _panel("With bad luck: one run in twenty is worse", unlucky, lowest, highest),
     ]
     # The letters of a browser may be wider than those that the figure is laid out with.

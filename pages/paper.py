@@ -88,7 +88,7 @@ def figure(report: Path, experiment: Experiment, setting: Setting) -> str:
     for name in (*setting.policies, recommended().name):
         result = Result.load(report / "results" / result_path(experiment.id, setting.name, name))
         rounds = spread_out(len(result.mean), _POINTS)
-        curves[name] = Pooled(Summary.of(result.final_regret), rounds + 1, result.mean[rounds], result.se[rounds], 1)
+        curves[name] = Pooled(Summary.of(result.final_regret), rounds + 1, result.mean[rounds], result.sd[rounds], 1)
     title = f"{experiment.figure}, {setting.name}"
     chart = pooled_chart(curves, len(result.mean), title)
     return Chart(chart).svg

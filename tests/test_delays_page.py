@@ -35,6 +35,13 @@ def test_the_pages_are_those_of_the_numbers_beside_them(results: Any) -> None:
     assert results["n_trials"] == late.N_TRIALS and tuple(results["shares"]) == late.SHARES
 
 
+def test_the_bands_are_one_standard_deviation(results: Any) -> None:
+    panel = delays._panel(results, ["ahb"], "steady", "constant", (0.05, 1.0))
+    for value, number in zip(panel["data"]["values"], results["scores"]["steady"]["constant"]["ahb"], strict=True):
+        assert value["high"] - value["score"] == pytest.approx(number["se"] * results["n_trials"] ** 0.5)
+    assert f"means over {results['n_trials']} trials; the bands are one standard deviation." in delays.text(results)
+
+
 def test_what_the_page_says_in_words_is_so(results: Any) -> None:
     """What the text says without a number from the run; a run that comes out otherwise needs other words."""
     scores = results["scores"]

@@ -100,6 +100,19 @@ def test_every_line_of_the_figure_has_its_label_on_white(results: Any) -> None:
         assert line.style.colour in drawing
 
 
+def test_the_bands_are_one_standard_deviation(results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    panel = latencies._panel
+    monkeypatch.setattr(
+        latencies, "_panel", lambda title, values, *ends: drawn.append(values) or panel(title, values, *ends)
+    )
+    assert "bands are one standard deviation<" in latencies.figure(results)
+    for line, curve in zip(drawn[0], results["curves"].values(), strict=True):
+        np.testing.assert_allclose(line["high"] - line["mean"], np.array(curve["se"]) * results["n_tables"] ** 0.5)
+    for name in (latencies.PAGE, latencies.FIGURE):
+        assert "are one standard deviation" in (DOCS / name).read_text()
+
+
 def test_the_figure_marks_the_outage(results: Any) -> None:
     assert latencies.outages(latencies.STORIES["returns"]) == [(6000, 6500)]
     assert latencies.outages(latencies.STORIES["outage"]) == [(5000, 10_000)]

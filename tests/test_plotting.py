@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import umab
-from umab.results.plotting import Chart
+from umab.results.plotting import Chart, band, curve_chart
 
+SVG = "{http://www.w3.org/2000/svg}"
 LOSSES = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(400, 3))
 
 
@@ -37,6 +38,27 @@ def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
         np.testing.assert_allclose(values["low"], (result.mean - result.sd)[at], rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(values["high"], (result.mean + result.sd)[at], rtol=1e-4)
     assert chart.spec["title"]["text"] == "mean sampled regret of 20 trials, bands of one standard deviation"
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3, 7, 50, 600, 1000, 1258, 1999, 3000, 12_345, 10**6, 30_000_000])
+def test_every_tick_has_its_label(n_rounds: int) -> None:
+    """No label is hidden for want of room, as 1,000 and 1,200 were beside 1,100."""
+    values = [{"policy": "ahb", "t": np.array([1, n_rounds]), "mean": np.array([0.0, 5e3]), **band(np.zeros(2), 1.0)}]
+    drawing = ElementTree.fromstring(Chart(curve_chart(values, n_rounds, "A title")).svg)
+    axes = [each for each in drawing.iter(f"{SVG}g") if "role-axis-label" in each.get("class", "")]
+    assert len(axes) == 2
+    for axis in axes:
+        labels = list(axis.iter(f"{SVG}text"))
+        assert {label.get("opacity") for label in labels} == {"1"} and len(labels) >= 2
+    ends = []
+    for label in axes[0].iter(f"{SVG}text"):
+        assert label.get("text-anchor") == "middle" and label.text
+        middle, half = float(label.get("transform", "")[len("translate(") :].split(",")[0]), 0.5 * 8.0 * len(label.text)
+        ends += [middle - half, middle + half]
+    assert ends == sorted(ends)
+    if n_rounds == 1258:
+        texts = [each.text for each in axes[0].iter(f"{SVG}text")]
+        assert texts == ["0", "200", "400", "600", "800", "1,000", "1,200"]
 
 
 def test_a_result_draws_itself(results: list[umab.Result]) -> None:

@@ -286,7 +286,6 @@ def test_charts_show_the_curves_and_bands() -> None:
             at = np.array(row["t"]) - 1
             assert at[0] == 0 and at[-1] == 999 and (np.diff(at) > 0).all()
             np.testing.assert_allclose(row["mean"], result.mean[at], rtol=1e-4, atol=1e-12)
-            assert outcome.curves[name].role == "main"
             np.testing.assert_allclose(row["high"], result.mean[at] + result.sd[at], rtol=1e-4, atol=1e-12)
             np.testing.assert_allclose(row["low"], result.mean[at] - result.sd[at], rtol=1e-4, atol=1e-12)
 
@@ -307,6 +306,41 @@ def test_charts_of_one_trial_and_of_stand_ins(six: Run) -> None:
         assert row["low"] == row["mean"] == row["high"] and None not in row["mean"]
     titles = [regret_chart(outcome, interactive=False)["title"]["text"] for outcome in six.outcomes]
     assert [title.endswith("stand-in data") for title in titles] == [True] * 4 + [False] * 8
+
+
+PAPER = ["umab-g", "umab-g-a", "sf-mab", "sf-mab-a", "ahb", "banker-omd", "uniform"]
+
+
+def test_figures_draw_the_policies_of_the_paper_and_the_recommended_one(six: Run) -> None:
+    for outcome in six.outcomes:
+        claimed = ["umab-g-none"] if outcome.experiment.id == "exploration" else []  # the claim is about it
+        drawn = [*PAPER[:2], *claimed, *PAPER[2:], umab.recommended().name]
+        assert outcome.drawn == drawn and set(drawn) < set(outcome.curves)
+        file, on_page = (regret_chart(outcome, interactive=each) for each in (False, True))
+        assert [row["policy"] for row in file["data"]["values"]] == drawn[::-1]
+        assert file["encoding"]["color"]["scale"]["domain"] == drawn
+        assert on_page["encoding"]["color"]["scale"]["domain"] == list(outcome.curves)
+        assert on_page["params"] == [{"name": "picked", "value": drawn}]
+        colours = [dict(zip(*each["encoding"]["color"]["scale"].values(), strict=True)) for each in (file, on_page)]
+        assert colours[0].items() <= colours[1].items()  # a curve has one colour, wherever it is drawn
+
+
+def test_a_comparison_draws_the_best_the_recommended_one_and_what_was_named() -> None:
+    table = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(200, 3))
+    every = compared(table, n_trials=3)
+    ranked = [name for name in every.by_regret if every.curves[name].ranked]
+    assert set(every.drawn) == {*ranked[:6], "uniform", umab.recommended().name} and len(ranked) > 8
+    named = ["scb", "scb-ix", "adahedge", *PAPER]
+    assert compared(table, *named, n_trials=3).drawn == named
+
+
+def test_every_figure_says_what_its_bands_are(six: Run) -> None:
+    kind = "Mean expected regret of 12 trials; bands are one standard deviation"
+    assert {regret_chart(each, interactive=False)["title"]["subtitle"] for each in six.outcomes} == {kind}
+    text = page(six, HEAD)
+    assert text.count("<figure>") == text.count(f"<figcaption>{kind}.") == 12
+    (single,) = run([paper()["nonadaptive"].with_settings(["printed"])], n_trials=1).outcomes
+    assert regret_chart(single, interactive=False)["title"]["subtitle"] == "Expected regret of 1 trial"
 
 
 def test_nothing_in_a_script_ends_it() -> None:
@@ -357,11 +391,13 @@ def test_the_page_draws_all_figures_and_needs_no_network(opened: tuple[Any, list
     assert len(charts) == 12
     for chart, outcome in zip(charts, six.outcomes, strict=True):
         lines = chart.query_selector_all("g.mark-line path")
-        assert len(lines) == len(outcome.curves)
+        assert len(lines) == len(outcome.drawn)
         assert all(len(line.get_attribute("d")) > 100 for line in lines)
-        assert len(chart.query_selector_all("g.mark-area path")) == len(outcome.curves)
-        labels = [label.text_content() for label in chart.query_selector_all(".role-legend-label text")]
-        assert sorted(labels) == sorted(outcome.curves)
+        assert len(chart.query_selector_all("g.mark-area path")) == len(outcome.drawn)
+        boxes = chart.query_selector("xpath=following-sibling::fieldset").query_selector_all("label")
+        assert [box.text_content() for box in boxes] == list(outcome.curves)
+        ticked = [box.text_content() for box in boxes if box.query_selector("input").is_checked()]
+        assert ticked == outcome.drawn
     for width in (390, 1280):  # a phone, and a desk
         tab.set_viewport_size({"width": width, "height": 800})
         tab.wait_for_function(f"document.querySelector('.chart svg').getBoundingClientRect().width <= {width}")
@@ -438,25 +474,92 @@ def test_readings_have_numbers_for_names_with_dots(browser: Any, tmp_path: Path)
     tab.close()
 
 
-def test_a_click_on_a_name_leaves_that_curve_alone(browser: Any, report: Path) -> None:
+OVERLAPS = """() => {
+  const boxes = [];
+  for (const one of document.querySelectorAll("h1, h2, h3, p, pre, summary, .chart, label, figcaption, table")) {
+    if (!one.checkVisibility()) continue;  // in a part that is closed
+    const box = one.getBoundingClientRect(), within = one.closest(".scroll")?.getBoundingClientRect() ?? box;
+    const [left, right] = [Math.max(box.left, within.left), Math.min(box.right, within.right)];
+    if (right > left && box.bottom > box.top) boxes.push({ one, left, right, top: box.top, bottom: box.bottom });
+  }
+  boxes.sort((one, other) => one.top - other.top);
+  const found = [];
+  boxes.forEach((upper, at) => {
+    for (const lower of boxes.slice(at + 1)) {
+      if (lower.top > upper.bottom - 1) break;
+      if (lower.left < upper.right - 1 && upper.left < lower.right - 1)
+        found.push(`${upper.one.textContent.slice(0, 60)} | ${lower.one.textContent.slice(0, 60)}`);
+    }
+  });
+  return found;
+}"""
+
+HIDDEN_LABELS = """() => [...document.querySelectorAll(".role-axis-label")].flatMap((axis) => {
+  const labels = [...axis.querySelectorAll("text")];
+  const boxes = labels.map((label) => label.getBoundingClientRect());
+  const apart = (one, other) => one.right < other.left || other.right < one.left || one.bottom <= other.top + 3
+    || other.bottom <= one.top + 3;  // the box of a line is taller than its digits
+  return labels.filter((label, at) => getComputedStyle(label).opacity < 1
+    || (at > 0 && !apart(boxes[at - 1], boxes[at]))).map((label) => label.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 900, 1300])
+def test_no_two_boxes_overlap_when_everything_is_open(browser: Any, report: Path, six: Run, width: int) -> None:
+    """Every part is opened as a reader does it, so that one that lies under another cannot be opened."""
+    tab = browser.new_page(viewport={"width": width, "height": 800})
+    tab.goto(f"file://{report}/index.html")
+    tab.wait_for_function("document.querySelectorAll('.chart svg').length == 12", timeout=60_000)
+    assert tab.evaluate(OVERLAPS) == []
+    summaries = tab.locator("details:not([open]) > summary")
+    n_closed = summaries.count()
+    assert n_closed >= len(six.outcomes)
+    for _ in range(n_closed):
+        summaries.first.click(timeout=5_000)
+    assert tab.locator("details").count() == tab.locator("details[open]").count() >= 2 * len(six.outcomes)
+    assert tab.evaluate(OVERLAPS) == []
+    assert tab.locator(".role-axis-label text").count() > 12 * 6 and tab.evaluate(HIDDEN_LABELS) == []
+    tab.close()
+
+
+def test_charts_of_two_settings_start_level(opened: tuple[Any, list[str]]) -> None:
+    tab, _ = opened
+    tops = [place.bounding_box()["y"] for place in tab.query_selector_all(".chart")]
+    assert tops[::2] == tops[1::2] and len(set(tops)) == 6
+
+
+def test_a_tick_switches_a_curve_on_or_off(browser: Any, report: Path) -> None:
     said: list[str] = []
     tab = browser.new_page(viewport={"width": 1280, "height": 800})
     tab.on("console", lambda message: said.append(message.text))
     tab.goto(f"file://{report}/index.html")
     tab.wait_for_selector("#chart-0-0 g.mark-line path")
-    everything = len(tab.query_selector_all("#chart-0-0 g.mark-line path"))
-    tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
-    tab.wait_for_function("document.querySelectorAll('#chart-0-0 g.mark-line path').length == 1")
+
+    def drawn(number: int) -> None:
+        tab.wait_for_function(f"document.querySelectorAll('#chart-0-0 g.mark-line path').length == {number}")
+        tab.wait_for_function(f"document.querySelectorAll('#chart-0-0 g.mark-area path').length == {number}")
+
+    boxes = tab.locator("#chart-0-0 + .curves")
+    drawn(8)
+    boxes.get_by_label("banker-omd").uncheck()
+    drawn(7)
+    boxes.get_by_label("scb", exact=True).check()
+    boxes.get_by_label("adahedge").check()
+    drawn(9)
+    boxes.get_by_text("none").click()
+    drawn(0)
+    boxes.get_by_label("umab-w").press("Space")  # without a mouse
+    drawn(1)
     tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
     tab.wait_for_selector("#vg-tooltip-element.visible")
     assert "NaN" not in tab.inner_text("#vg-tooltip-element")
-    tab.locator("#chart-0-0 .role-legend-label text", has_text="banker-omd").click()
-    tab.wait_for_function(f"document.querySelectorAll('#chart-0-0 g.mark-line path').length == {everything}")
+    boxes.get_by_text("all").click()
+    drawn(boxes.locator("input").count())
     tab.locator("#chart-0-0").hover(position={"x": 300, "y": 150})
     tab.wait_for_selector("#vg-tooltip-element.visible")
     tip = tab.inner_text("#vg-tooltip-element")
     assert "round" in tip and "banker-omd" in tip and "undefined" not in tip and "NaN" not in tip
-    assert said == []
+    assert all("Infinite extent" in each for each in said)  # of the axis, while no curve was drawn
     tab.close()
 
 

@@ -763,9 +763,14 @@ def test_seeds_are_taken_together(found: Found) -> None:
     pooled = found.pooled["umab-g-a:rate=4", "stochastic"]
     at = pooled.rounds - 1
     np.testing.assert_allclose(pooled.mean, every.mean(axis=0)[at])
-    np.testing.assert_allclose(pooled.se, (every.std(axis=0, ddof=1) / math.sqrt(40))[at], atol=1e-12)
+    np.testing.assert_allclose(pooled.sd, every.std(axis=0, ddof=1)[at], atol=1e-12)
     assert pooled.final.n_trials == 40 and pooled.n_seeds == 2
-    np.testing.assert_allclose([pooled.final.mean, pooled.final.se], [pooled.mean[-1], pooled.se[-1]])
+    np.testing.assert_allclose([pooled.final.mean, pooled.final.sd], [pooled.mean[-1], pooled.sd[-1]])
+    chart = pooled_chart({"umab-g-a": pooled}, 1258, "Regret")
+    (values,) = chart["data"]["values"]
+    np.testing.assert_allclose(values["high"], pooled.mean + pooled.sd, rtol=1e-4)
+    np.testing.assert_allclose(values["low"], pooled.mean - pooled.sd, rtol=1e-4, atol=1e-3)
+    assert chart["title"]["subtitle"] == "Mean expected regret of 40 trials; bands are one standard deviation"
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-170, 1.0, 1e160, 1e300])
@@ -777,10 +782,10 @@ def test_seeds_of_losses_of_any_size_are_taken_together(scale: float) -> None:
         for curve in curves
     ]
     pooled = Pooled.of(rows)
-    exact = np.array([curves.mean(), curves.std(ddof=1) / 2.0])
+    exact = np.array([curves.mean(), curves.std(ddof=1)])
     digits = 1e-9 if scale > 1e-300 else 1e-3
-    np.testing.assert_allclose([pooled.mean[0] / scale, pooled.se[1] / scale], exact, rtol=digits)
-    np.testing.assert_allclose([pooled.final.mean / scale, pooled.final.se / scale], exact, rtol=digits)
+    np.testing.assert_allclose([pooled.mean[0] / scale, pooled.sd[1] / scale], exact, rtol=digits)
+    np.testing.assert_allclose([pooled.final.mean / scale, pooled.final.sd / scale], exact, rtol=digits)
 
 
 def test_a_map_of_two_axes_of_three_shows_the_best_that_is_done(tmp_path: Path) -> None:
@@ -812,6 +817,8 @@ def test_the_report_has_maps_and_curves(found: Found, tmp_path: Path) -> None:
     charts = json.loads(re.findall(r'id="charts">(.*?)</script>', text, re.DOTALL)[0])
     titles = re.findall(r"<h3>(.*?)</h3>", text)
     assert len(charts) == len(titles) == text.count('class="chart"')
+    kind = "Mean expected regret of 40 trials; bands are one standard deviation"
+    assert text.count(f"<figcaption>{kind}.</figcaption>") == text.count("<h3>Regret on ") == 2
     assert titles == [
         "Policies and tables",
         "umab-g-a, best of 4: all tables",

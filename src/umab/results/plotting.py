@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,12 @@ from umab._support.files import write_atomically
 from umab.algorithms.registry import registered
 
 _DOTS_AN_INCH = 216.0
+
+_LETTER = 8.0
+"""How wide a digit on an axis is at most, in whichever font a browser has."""
+
+_FEWEST = 0.63
+"""Vega takes a round number as the step between ticks, which may be as small as 2/√10 of the step asked for."""
 
 POINTS = 320
 """How many rounds of a curve are drawn; more would make files larger without a visible difference."""
@@ -83,28 +89,45 @@ def _vl_convert() -> Any:
     return vl_convert
 
 
-def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64], role: str = "main") -> dict[str, Any]:
-    """Return a mean over the rounds with a band of one standard deviation, for `curve_chart`.
-
-    An extra curve has no band, nor has a single trial.
-    """
+def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Return a mean over the rounds with a band of one standard deviation, for `curve_chart`."""
     rounds = spread_out(len(mean), POINTS)
     mean, sd = mean[rounds], sd[rounds]
-    return {"policy": name, "role": role, "t": rounds + 1, "mean": mean} | band(
-        mean, np.where(np.isnan(sd) | (role == "extra"), 0.0, sd)
-    )
+    return {"policy": name, "t": rounds + 1, "mean": mean, **band(mean, sd)}
 
 
 def curve_chart(
-    values: list[dict[str, Any]], n_rounds: int, title: str | None = None, own: Mapping[str, Style] | None = None
+    values: list[dict[str, Any]],
+    n_rounds: int,
+    title: str | None = None,
+    own: Mapping[str, Style] | None = None,
+    *,
+    subtitle: str = "",
+    drawn: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Return a chart of curves with bands: for a file if it has a title, else for a page.
+    """Return a chart of curves with bands.
 
-    `own` has styles for curves that do not belong to policies, by the beginning of their names.
+    Parameters
+    ----------
+    values
+        The curves, in the order of the legend.
+    n_rounds
+        Where the axis of the rounds ends.
+    title, subtitle
+        Of a file. Without a title, the chart is for a page: as wide as its element, with values under the pointer and
+        the parameter `picked`, the names of the curves to draw, for check boxes beside it instead of a legend.
+    own
+        Styles for curves that do not belong to policies, by the beginning of their names.
+    drawn
+        The names of the curves to draw; None for all. A page can switch on the others, and a file does not have them.
     """
     interactive = title is None
     names = [each["policy"] for each in values]
-    styles = styles_of(names, own)
+    styled = dict(zip(names, styles_of(names, own), strict=True))  # the same on a page and in a file
+    drawn = names if drawn is None else [name for name in names if name in drawn]
+    if not interactive:
+        names, values = drawn, [each for each in values if each["policy"] in drawn]
+    styles = [styled[name] for name in names]
     values = values[::-1]  # so that the first name is drawn last, on top
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
     # An expression, because the format of an axis uses one prefix for all labels, even 0k.
@@ -117,17 +140,17 @@ def curve_chart(
         "symbolStrokeWidth": 2,
         "symbolOpacity": 1,
         "labelLimit": 220,
+        "orient": "right",
     }
-    legend |= {"orient": "bottom", "columns": 4, "labelFontSize": 12} if interactive else {"orient": "right"}
     encoding = {
         "x": {
             "field": "t",
             "type": "quantitative",
             "title": "round t",
-            "axis": {"tickMinStep": 1, "labelOverlap": "greedy", "labelSeparation": 10},
+            "axis": _axis_of_rounds(n_rounds),
             "scale": {"domain": [0, n_rounds], "nice": False},
         },
-        "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": legend},
+        "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": None if interactive else legend},
     }
     y = {"type": "quantitative", "title": "regret", "axis": {"labelExpr": label}}
     bands: dict[str, Any] = {
@@ -135,11 +158,10 @@ def curve_chart(
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
     }
     lines: dict[str, Any] = {
-        "mark": {"type": "line", "point": n_rounds == 1},
+        "mark": {"type": "line", "point": n_rounds == 1, "strokeWidth": 2},
         "encoding": {
             "y": {**y, "field": "mean"},
-            "strokeDash": {"field": "policy", "type": "nominal", "scale": dash, "legend": legend},
-            "strokeWidth": {"condition": {"test": "datum.role == 'main'", "value": 2.0}, "value": 1.2},
+            "strokeDash": {**encoding["color"], "scale": dash},
         },
     }
     layers: list[dict[str, Any]] = [bands, lines]
@@ -154,13 +176,23 @@ def curve_chart(
     if not interactive:
         # A browser's font may be wider than the one used to lay out the legend.
         padding = {"left": 5, "top": 5, "bottom": 5, "right": 40}
-        return {**spec, "width": 440, "title": {"text": title, "anchor": "start"}, "padding": padding}
-    picked = {"name": "picked", "select": {"type": "point", "fields": ["policy"], "toggle": "true"}, "bind": "legend"}
-    lines["params"] = [picked]
+        heading = {"text": title, "subtitle": subtitle, "anchor": "start"}
+        return {**spec, "width": 440, "title": heading, "padding": padding}
     for layer in layers:
-        layer["transform"] = [{"filter": {"param": "picked", "empty": True}}]
+        layer["transform"] = [{"filter": "indexof(picked, datum.policy) >= 0"}]
     layers.append(_readings(names))
-    return {**spec, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+    picked = {"name": "picked", "value": drawn}
+    return {**spec, "params": [picked], "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
+
+
+def _axis_of_rounds(n_rounds: int) -> dict[str, Any]:
+    """Return an axis with so few ticks that every one has room for its label, at any width of the chart.
+
+    A chart would otherwise hide labels that are close to others: of 1,000, 1,100 and 1,200, all but the second.
+    """
+    room = _LETTER * (len(f"{n_rounds:,}") + 2)
+    count = {"expr": f"max(1, floor({_FEWEST} * width / {room}))"}
+    return {"tickMinStep": 1, "tickCount": count, "labelOverlap": False, "labelFlush": False}
 
 
 def _readings(names: list[str]) -> dict[str, Any]:
@@ -199,7 +231,8 @@ def _escaped(name: str) -> str:
 
 
 def band(mean: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """Return a band around a mean, with a gap where it overflows."""
+    """Return a band around a mean, with a gap where it overflows; without a width, which is nan, there is none."""
+    width = np.where(np.isnan(width), 0.0, width)
     with np.errstate(over="ignore", invalid="ignore"):
         return {"low": mean - width, "high": mean + width}
 
@@ -247,6 +280,6 @@ CONFIG: dict[str, Any] = {
         "titleFontWeight": "normal",
     },
     "legend": {"labelFontSize": 12},
-    "title": {"fontSize": 13, "fontWeight": "normal"},
+    "title": {"fontSize": 13, "fontWeight": "normal", "subtitleFontSize": 12, "subtitleColor": "#5b5b5b"},
     "view": {"stroke": "#444"},
 }

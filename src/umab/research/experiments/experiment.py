@@ -10,12 +10,13 @@ Each experiment has its own file, whose name is the experiment's id. ::
     claims = ["umab-nn < ahb"]      # on the final expected regret
 
 Further keys: ``about`` (a paragraph), ``figure`` and ``claim`` (where a publication shows the experiment, and what it
-says about it), ``extra`` (a list of policies that are drawn but in no claim, or ``"scale-free"`` for all that are
-scale-free), ``parameters`` (a table of parameters by policy: ``umab-g-a = "rate=4"``), and ``note``. A file of losses
-can have options: ``data = {file = "sales.csv", reward = true, drop = ["date"]}``, and ``missing = "away"`` if an empty
-cell means that the arm was not there in this round, ``missing = "drop"`` to leave out the round, or ``missing = 30`` to
-put a number in its place. To run the same experiment on several data or with several constants, put what differs into
-tables ``[settings.NAME]``; keys that are not there are taken from the top of the file.
+says about it), ``extra`` (a list of policies that run too but are in no claim, or ``"scale-free"`` for all that are
+scale-free; figures do not draw them until they are switched on), ``parameters`` (a table of parameters by policy:
+``umab-g-a = "rate=4"``), and ``note``. A file of losses can have options: ``data = {file = "sales.csv", reward = true,
+drop = ["date"]}``, and ``missing = "away"`` if an empty cell means that the arm was not there in this round,
+``missing = "drop"`` to leave out the round, or ``missing = 30`` to put a number in its place. To run the same
+experiment on several data or with several constants, put what differs into tables ``[settings.NAME]``; keys that are
+not there are taken from the top of the file.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from umab.research.experiments.claims import Claim
 from umab.research.experiments.reading import as_list, as_text, data_of, losses_of, refuse_unknown
 from umab.tables.losses import Losses
 
-Role = Literal["main", "extra"]
+_DRAWN = 6
+"""How many policies figures draw if nobody has said which, beside the recommended one and choosing at random."""
 
 _OF_SETTINGS = ("data", "policies", "parameters", "extra", "claims", "note")
 _OF_EXPERIMENTS = ("title", "about", "figure", "claim", "trials", "seed", "settings", *_OF_SETTINGS)
@@ -55,6 +57,8 @@ class Setting:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parameters that the setting gives to policies, by the name of the policy."""
     extra: tuple[str, ...] | Literal["scale-free"] = ()
+    n_drawn: int | None = None
+    """How many of the policies figures draw, the best ones; None for all."""
     claims: tuple[Claim, ...] = ()
     note: str = ""
 
@@ -62,14 +66,12 @@ class Setting:
         """Return the losses; `real` as for `umab.datasets.load`, and `seed` for a data set that is drawn at random."""
         return losses_of(self.data, real, seed)
 
-    def curves(self, losses: Losses) -> dict[str, tuple[str, Role]]:
-        """Return the curves to draw, by name: the policy in the form that `umab.policy` reads, and its role."""
-        drawn: dict[str, tuple[str, Role]] = {name: (text, "main") for name, text in self.policies.items()}
+    def every(self, losses: Losses) -> dict[str, str]:
+        """Return all policies to run, by name, each in the form that `umab.policy` reads."""
         extra: Iterable[str] = self.extra
         if self.extra == "scale-free":
             extra = (name for name, policy in _taking(losses).items() if policy.scale_free)
-        drawn |= {text: (text, "extra") for text in extra if text not in drawn}
-        return drawn
+        return {**self.policies, **{text: text for text in extra if text not in self.policies}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,8 @@ def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> E
     """Return the experiment that runs all policies on a loss table, or the policies in `texts`.
 
     All policies means those that need no range, without those that are for study only. A policy also runs with the
-    other parameters with which it is compared: UMAB-G with the learning rate of the paper's figures.
+    other parameters with which it is compared: UMAB-G with the learning rate of the paper's figures. Figures draw the
+    best of them; those in `texts` they draw all.
     """
     if texts is None:
         taking = _taking(losses)
@@ -144,10 +147,10 @@ def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> E
             policy.with_parameters(**values).name for policy in bandits.values() for values in policy.also_compared
         ]
         extra = tuple(name for name in taking if name not in bandits)
-        policies = _policies(list(dict.fromkeys([*bandits, *others])), {})
+        policies, n_drawn = _policies(list(dict.fromkeys([*bandits, *others])), {}), _DRAWN
     else:
-        policies, extra = _policies(list(texts), {}), ()
-    setting = Setting(name="main", data={"file": losses.source}, policies=policies, extra=extra)
+        policies, extra, n_drawn = _policies(list(texts), {}), (), None
+    setting = Setting(name="main", data={"file": losses.source}, policies=policies, extra=extra, n_drawn=n_drawn)
     return Experiment(id=id, title=id, settings=(setting,))
 
 

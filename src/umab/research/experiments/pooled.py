@@ -24,7 +24,7 @@ class Pooled(NamedTuple):
     final: Summary
     rounds: npt.NDArray[np.int64]
     mean: Array
-    se: Array
+    sd: Array
     n_seeds: int
 
     @classmethod
@@ -43,8 +43,8 @@ class Pooled(NamedTuple):
             within = np.nan_to_num(sds) ** 2 * (a_seed - 1)
             squares = (within + a_seed * (means - mean) ** 2).sum(axis=0)
             sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(len(mean), np.nan)
-            mean, se = np.ldexp(mean, exponent), np.ldexp(sd / math.sqrt(n_trials), exponent)
-        return cls(final, np.array(rows[0]["round"]), mean, se, len(rows))
+            mean, sd = np.ldexp(mean, exponent), np.ldexp(sd, exponent)
+        return cls(final, np.array(rows[0]["round"]), mean, sd, len(rows))
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import policy_as_written as policy_of
+from umab.algorithms.registry import recommended
+from umab.algorithms.uniform import Uniform
 from umab.engine.simulate import check_range, simulate
 from umab.engine.work import Device, Keep
 from umab.research.experiments.claims import Claim, Evidence, Regrets, Verdict, judge, together
-from umab.research.experiments.experiment import Experiment, Role, Setting
+from umab.research.experiments.experiment import Experiment, Setting
 from umab.results.among import costs_of
 from umab.results.regret import mean_and_sd
 from umab.results.result import Result
@@ -44,7 +46,6 @@ class Curve(NamedTuple):
     """One policy in one setting of an experiment."""
 
     policy: Policy
-    role: Role
     result: Result
     """With expected regret."""
     sampled: Summary | None
@@ -135,6 +136,19 @@ class Outcome:
         return sorted(self.curves, key=lambda name: self.curves[name].expected.mean)
 
     @property
+    def drawn(self) -> list[str]:
+        """The names of the policies that figures draw, unless others are switched on.
+
+        These are the policies of the setting, or the best of them and choosing at random; and the recommended policy.
+        """
+        own = [name for name in self.by_regret if name in self.setting.policies][: self.setting.n_drawn]
+        return [
+            name
+            for name, curve in self.curves.items()
+            if name in own or isinstance(curve.policy, Uniform) or curve.policy == recommended()
+        ]
+
+    @property
     def best(self) -> str:
         """The name of the policy with the smallest mean, among those that are ranked, if there are any."""
         return next(name for name in self.by_regret if name in (self.standings or self.curves))
@@ -217,9 +231,9 @@ def run_on(
         checks.whole("n_trials", n_trials, least=1)
     if seed is not None:
         checks.whole("seed", seed, least=0)
-    texts = [setting.curves(losses) for _, setting, losses in wanted]
+    texts = [setting.every(losses) for _, setting, losses in wanted]
     for (_, _, losses), each in zip(wanted, texts, strict=True):
-        for text, _ in each.values():
+        for text in each.values():
             check_range(policy_of(text), losses)  # before anything runs
     done: dict[Any, Curve] = {}  # settings often share losses, and then most policies
     drawn: list[dict[str, Curve]] = []
@@ -236,7 +250,7 @@ def run_on(
         for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
             costs = costs_of(losses)
             drawn.append({})
-            for name, (text, role) in curves.items():
+            for name, text in curves.items():
                 policy = policy_of(text)
                 key = (policy.for_horizon(losses.n_rounds), losses.digest, losses.arms, losses.source, trials, start)
                 if key in done:
@@ -254,8 +268,8 @@ def run_on(
                         progress=bar,
                     )
                     sampled = Summary.of(costs.final_regret(result.arms)) if keep == "arms" else None
-                    done[key] = Curve(policy, role, result, sampled)
-                drawn[-1][name] = done[key]._replace(policy=policy, role=role)
+                    done[key] = Curve(policy, result, sampled)
+                drawn[-1][name] = done[key]._replace(policy=policy)
     judged = _judge_all([setting for _, setting, _ in wanted], drawn)
     outcomes = tuple(
         Outcome(experiment, setting, losses, curves, verdicts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,14 @@ _FIT = 12
 """How many letters of a label fit over a column of a heat map."""
 
 
+def caption(n_trials: Iterable[int]) -> str:
+    """Say what the curves and bands of a chart of regrets are, for these numbers of trials."""
+    counts = sorted(set(n_trials))
+    if counts == [1]:
+        return "Expected regret of 1 trial"
+    return f"Mean expected regret of {' or '.join(map(str, counts))} trials; bands are one standard deviation"
+
+
 def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
     """Return the chart of mean regrets over the rounds, with bands of one standard deviation.
 
@@ -28,27 +36,25 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
     interactive
         True for the page: as wide as its element, with values under the pointer and names to click. False for a file.
     """
-    values = [curve(name, each.result.mean, each.result.sd, each.role) for name, each in outcome.curves.items()]
-    if interactive:
-        return curve_chart(values, outcome.losses.n_rounds)
-    stand_in = " · stand-in data" if outcome.stand_in else ""
-    title = " · ".join(filter(None, (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name)))
-    return curve_chart(values, outcome.losses.n_rounds, title + stand_in)
+    values = [curve(name, each.result.mean, each.result.sd) for name, each in outcome.curves.items()]
+    stand_in = ["stand-in data"] if outcome.stand_in else []
+    names = (outcome.experiment.figure, outcome.experiment.title, outcome.setting.name, *stand_in)
+    return curve_chart(
+        values,
+        outcome.losses.n_rounds,
+        None if interactive else " · ".join(filter(None, names)),
+        subtitle=caption(each.result.n_trials for each in outcome.curves.values()),
+        drawn=outcome.drawn,
+    )
 
 
 def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None = None) -> dict[str, Any]:
-    """Return the chart of mean regrets over the rounds, with bands of two standard errors; a file has a `title`."""
+    """Return the chart of mean regrets over the rounds, with bands of one standard deviation; a file has a `title`."""
     values = [
-        {
-            "policy": name,
-            "role": "main",
-            "t": each.rounds,
-            "mean": each.mean,
-            **band(each.mean, np.nan_to_num(2.0 * each.se)),  # a single trial has no standard error
-        }
+        {"policy": name, "t": each.rounds, "mean": each.mean, **band(each.mean, each.sd)}
         for name, each in curves.items()
     ]
-    return curve_chart(values, n_rounds, title)
+    return curve_chart(values, n_rounds, title, subtitle=caption(each.final.n_trials for each in curves.values()))
 
 
 def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, Any]:

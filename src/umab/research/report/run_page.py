@@ -13,7 +13,7 @@ from umab._support.progress import Progress
 from umab.research.experiments.experiment import Experiment, Setting
 from umab.research.experiments.runner import Outcome, Run
 from umab.research.report import shell
-from umab.research.report.charts import regret_chart
+from umab.research.report.charts import caption, regret_chart
 from umab.research.report.folder import draw, file_name, replaced, results_json
 from umab.results.result import Result
 from umab.results.tracking import BestSequence, best_sequences
@@ -78,6 +78,7 @@ def page(run: Run, head: shell.Head, certificates: Certificates | None = None) -
         "claimed": any(outcome.judged for outcome in run.outcomes),
         "stand_ins": _stand_ins(run.outcomes),
         "policies": list(dict.fromkeys(name for outcome in run.outcomes for name in outcome.curves)),
+        "caption": caption,
         "promises": _promises,
         "sequences": _sequences,
         "certificates": {title: as_rows(rows) for title, rows in (certificates or {}).items()},

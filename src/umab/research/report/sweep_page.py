@@ -13,7 +13,7 @@ from umab.engine.work import versions
 from umab.research.experiments.pooled import Found
 from umab.research.experiments.sweep import Entry, column
 from umab.research.report import shell, words
-from umab.research.report.charts import Heat, heat_map, pooled_chart
+from umab.research.report.charts import Heat, caption, heat_map, pooled_chart
 from umab.research.report.folder import draw, file_name, replaced, results_json
 
 _Figure: TypeAlias = tuple[str, Any, tuple[Any, ...]]
@@ -49,8 +49,12 @@ def _page(found: Found, command: str, figures: Sequence[_Figure]) -> str:
     content = {
         "head": shell.Head(title=sweep.title, lede=lede, command=command),
         "refused": words.sweep_refusals(grid),
-        "maps": [(str(number), title) for number, (title, kind, _) in enumerate(figures) if kind is heat_map],
-        "curves": [(str(number), title) for number, (title, kind, _) in enumerate(figures) if kind is pooled_chart],
+        "maps": [(str(number), title, "") for number, (title, kind, _) in enumerate(figures) if kind is heat_map],
+        "curves": [
+            (str(number), title, caption(each.final.n_trials for each in arguments[0].values()))
+            for number, (title, kind, arguments) in enumerate(figures)
+            if kind is pooled_chart
+        ],
         "best": best_rows(found),
         "chosen": [(entry, found.chosen(entry)) for entry in sweep.policies if entry.axes],
         "unscored": [place for place in found.columns if math.isnan(found.relative(found.best[place], place))],
