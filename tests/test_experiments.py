@@ -54,7 +54,7 @@ def test_a_file_of_ones_own_runs(file: Path) -> None:
     (outcome,) = done.outcomes
     assert (outcome.experiment.id, outcome.experiment.title, outcome.setting.name) == ("routing", "Routing", "main")
     assert list(outcome.curves) == ["umab-g-a", "umab-g-a:rate=4", "uniform", "ahb"]
-    assert [curve.role for curve in outcome.curves.values()] == ["main", "main", "main", "extra"]
+    assert outcome.drawn == ["umab-g-a", "umab-g-a:rate=4", "uniform"]
     for name, curve in outcome.curves.items():
         expected, sampled = (umab.simulate(name, TABLE, n_trials=40, seed=3, expected=each) for each in (True, False))
         assert same_bits(curve.result.mean, expected.mean) and same_bits(
@@ -101,7 +101,7 @@ claims = []
     drawn = there.curves(losses)
     free = {name for name in umab.policies() if umab.policy(name).scale_free and name != "umab-nn"}
     assert drawn.keys() == {"umab-g-a", "umab-g-a:rate=4", "uniform"} | free  # some losses are below 0
-    assert drawn["uniform"][1] == "main" and drawn["scb"][1] == "extra"
+    assert drawn["umab-g-a:rate=4"] == "umab-g-a:rate=4" and drawn["scb"] == "scb"
     assert "umab-nn" in there.curves(umab.Losses.of(np.abs(TABLE)))
 
 
@@ -217,7 +217,6 @@ def test_ties_share_the_risk_as_claims_do() -> None:
         curves = {
             name: Curve(
                 umab.UMABG(),
-                "main",
                 umab.Result(name, finals[name][:1] * 0 + finals[name].mean(), finals[name][:1], finals[name], {}),
                 None,
             )
@@ -269,7 +268,7 @@ def test_the_six_experiments_of_the_paper() -> None:
 
 
 def test_runs_are_shared_only_if_everything_is_the_same(file: Path) -> None:
-    """Another seed, number of trials, name of an arm or role makes another curve."""
+    """Another seed, number of trials or name of an arm makes another curve."""
     content = tomllib.loads(FILE)
     experiments = [
         Experiment.of("a", content, folder=file.parent),
@@ -281,7 +280,7 @@ def test_runs_are_shared_only_if_everything_is_the_same(file: Path) -> None:
     for outcome, n_trials, seed in ((a, 40, 3), (b, 40, 4), (c, 30, 3), (d, 40, 3)):
         known = umab.simulate("ahb", TABLE, n_trials=n_trials, seed=seed, expected=True)
         assert same_bits(outcome.curves["ahb"].result.final_regret, known.final_regret)
-    assert a.curves["ahb"].role == "extra" and d.curves["ahb"].role == "main"
+    assert "ahb" not in a.drawn and "ahb" in d.drawn
     (file.parent / "other.csv").write_text((file.parent / "losses.csv").read_text().replace("a,b,c", "x,y,z"))
     other = Experiment.of("e", {**content, "data": "other.csv"}, folder=file.parent)
     first, second = run([experiments[0], other]).outcomes

@@ -103,9 +103,12 @@ def test_every_line_of_the_figure_has_its_label_on_white(results: Any) -> None:
 def test_the_bands_are_one_standard_deviation(results: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     panel = latencies._panel
-    monkeypatch.setattr(
-        latencies, "_panel", lambda title, values, *ends: drawn.append(values) or panel(title, values, *ends)
-    )
+
+    def kept(title: str, values: Any, *ends: float) -> Any:
+        drawn.append(values)
+        return panel(title, values, *ends)
+
+    monkeypatch.setattr(latencies, "_panel", kept)
     assert "bands are one standard deviation<" in latencies.figure(results)
     for line, curve in zip(drawn[0], results["curves"].values(), strict=True):
         np.testing.assert_allclose(line["high"] - line["mean"], np.array(curve["se"]) * results["n_tables"] ** 0.5)

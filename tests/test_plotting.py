@@ -43,7 +43,8 @@ def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
 @pytest.mark.parametrize("n_rounds", [1, 2, 3, 7, 50, 600, 1000, 1258, 1999, 3000, 12_345, 10**6, 30_000_000])
 def test_every_tick_has_its_label(n_rounds: int) -> None:
     """No label is hidden for want of room, as 1,000 and 1,200 were beside 1,100."""
-    values = [{"policy": "ahb", "t": np.array([1, n_rounds]), "mean": np.array([0.0, 5e3]), **band(np.zeros(2), 1.0)}]
+    mean = np.array([0.0, 5e3])
+    values = [{"policy": "ahb", "t": np.array([1, n_rounds]), "mean": mean, **band(mean, np.ones(2))}]
     drawing = ElementTree.fromstring(Chart(curve_chart(values, n_rounds, "A title")).svg)
     axes = [each for each in drawing.iter(f"{SVG}g") if "role-axis-label" in each.get("class", "")]
     assert len(axes) == 2
@@ -59,6 +60,14 @@ def test_every_tick_has_its_label(n_rounds: int) -> None:
     if n_rounds == 1258:
         texts = [each.text for each in axes[0].iter(f"{SVG}text")]
         assert texts == ["0", "200", "400", "600", "800", "1,000", "1,200"]
+
+
+def test_no_figure_of_the_documents_hides_a_label() -> None:
+    figures = sorted((Path(__file__).parent.parent / "docs").rglob("*.svg"))
+    assert len(figures) > 20
+    for figure in figures:
+        texts = ElementTree.parse(figure).getroot().iter(f"{SVG}text")
+        assert [each.text for each in texts if each.get("opacity") == "0"] == [], figure.name
 
 
 def test_a_result_draws_itself(results: list[umab.Result]) -> None:

@@ -142,7 +142,7 @@ def curve_chart(
         "labelLimit": 220,
         "orient": "right",
     }
-    encoding = {
+    encoding: dict[str, Any] = {
         "x": {
             "field": "t",
             "type": "quantitative",

@@ -66,7 +66,7 @@ class Setting:
         """Return the losses; `real` as for `umab.datasets.load`, and `seed` for a data set that is drawn at random."""
         return losses_of(self.data, real, seed)
 
-    def every(self, losses: Losses) -> dict[str, str]:
+    def curves(self, losses: Losses) -> dict[str, str]:
         """Return all policies to run, by name, each in the form that `umab.policy` reads."""
         extra: Iterable[str] = self.extra
         if self.extra == "scale-free":

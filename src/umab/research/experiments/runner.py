@@ -231,7 +231,7 @@ def run_on(
         checks.whole("n_trials", n_trials, least=1)
     if seed is not None:
         checks.whole("seed", seed, least=0)
-    texts = [setting.every(losses) for _, setting, losses in wanted]
+    texts = [setting.curves(losses) for _, setting, losses in wanted]
     for (_, _, losses), each in zip(wanted, texts, strict=True):
         for text in each.values():
             check_range(policy_of(text), losses)  # before anything runs

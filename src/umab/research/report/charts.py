@@ -155,7 +155,13 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
                 {"policy": name, "value": value, "mean": math.exp(level + each.exponent * math.log(value))}
                 for value in (rows[0].value, rows[-1].value)
             ]
-    x = {"field": "value", "type": "quantitative", "scale": {"type": "log", "nice": False}, "title": found[0].over}
+    x = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"type": "log", "nice": False},
+        "title": found[0].over,
+        "axis": {"values": sorted({point.value for each in found for point in each.points}), "labelFlush": False},
+    }
     y = {"type": "quantitative", "scale": {"type": "log"}, "title": "regret"}
     scale, dash = scales(names, styles)
     legend = {"title": f"exponent, {LEVEL:.0%} interval", "labelLimit": 320}
