@@ -58,10 +58,10 @@ def slowest() -> Iterator[Row]:
 
 
 def whole_simulations() -> Iterator[Row]:
-    """Compare `simulate` with the simple engine, on losses with outliers and without."""
+    """Compare `simulate` with the simple engine, with outliers and without, and expected with sampled regret."""
     for what, outliers in (("", 0.01), (" without outliers", 0.0)):
         losses = umab.Losses.of(losses_of(10, outliers))
-        run = functools.partial(umab.simulate, losses=losses, n_trials=500, n_threads=1, keep="summary")
+        run = functools.partial(umab.simulate, losses=losses, n_trials=500, expected=False, n_threads=1, keep="summary")
 
         def before(run: Callable[..., object] = run) -> None:
             with mock.patch("umab.engine.simulate.simulation_kernel", simple.simulation_kernel):
@@ -70,6 +70,8 @@ def whole_simulations() -> Iterator[Row]:
         ratio = take_turns(functools.partial(run, umab.UMABG()), before)
         note = f"{1 / ratio.median:.2f} times the rounds per second"
         yield at_most(f"simulate{what} / simple engine, n = 10", ratio, 1 / 1.3, note)
+    both = (functools.partial(run, umab.UMABG(), expected=each) for each in (True, False))
+    yield at_most("simulate, expected regret / sampled regret, n = 10", take_turns(*both), 1.15, "the same arms")
 
 
 def sizes() -> Iterator[Row]:
@@ -127,7 +129,7 @@ def threads() -> Iterator[Row]:
     losses = np.random.default_rng(0).normal(size=(1258, 10))
 
     def run(n_threads: int) -> None:
-        umab.simulate(umab.UMABG(), losses, n_trials=640, n_threads=n_threads)
+        umab.simulate(umab.UMABG(), losses, n_trials=640, expected=False, n_threads=n_threads)
 
     ratio = take_turns(lambda: run(1), lambda: run(2), repeats=11)
     note = f"{ratio.seconds:.2f} s for 640 trials × 1258 rounds on one thread"
@@ -227,6 +229,7 @@ A ratio is the median over the turns that two contenders took in one run, with t
 target that was missed. The contenders of the compiled loop are the same policy written by hand as one loop, one trial
 after another (inlined); a loop in C that alternates between two trials, built by gcc with -O3 for this machine (C); and
 a simple version of the engine (simple). The first two give the same bits, which is checked before anything is timed.
+Simulations count sampled regret, unless expected regret is named.
 """
 
 

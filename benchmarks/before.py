@@ -1,8 +1,8 @@
 """Compare two commits: both as wheels, in two processes that take turns.
 
 `python -m benchmarks.before HEAD~1` prints the ratios of the times of HEAD to the times of HEAD~1: for simulations with
-every policy that both have, and for one decision at a time. Only public names are used, so any two commits can be
-compared.
+every policy that both have, which count sampled regret, and for one decision at a time. Only public names are used, so
+any two commits can be compared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def losses_of(policy, n_rounds, n_arms):
 def simulated(policy, n_arms):
     n_trials = max(32, 3200 // n_arms)
     table = umab.Losses.of(losses_of(policy, 1000, n_arms))
-    return lambda: umab.simulate(policy, table, n_trials=n_trials, n_threads=1, keep="summary", progress=False)
+    return lambda: umab.simulate(
+        policy, table, n_trials=n_trials, expected=False, n_threads=1, keep="summary", progress=False
+    )
 
 
 def online(policy, n_arms):

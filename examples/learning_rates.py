@@ -124,7 +124,7 @@ class Outcome(NamedTuple):
     @classmethod
     def of(cls, policy: str, losses: umab.Losses, seed: int) -> Outcome:
         """Replay the policy."""
-        (result,) = umab.simulate([policy], losses, n_trials=N_TRIALS, seed=seed, progress=False)
+        (result,) = umab.simulate([policy], losses, n_trials=N_TRIALS, seed=seed, keep="arms", progress=False)
         paid = losses.table[np.arange(losses.n_rounds), result.arms]
         return cls(
             float((paid > 0.0).sum(axis=1).mean()),

@@ -115,7 +115,7 @@ class Findings(Spent):
         wanted = dict(sorted(policies.items(), key=lambda each: each[0] != record.about["policy"]))
         # Trial 0 has the draws of the live learner, so it repeats the live run.
         results = umab.simulate(
-            list(wanted.values()), losses, n_trials=n_trials, seed=record.about["seed"], progress=progress
+            list(wanted.values()), losses, n_trials=n_trials, seed=record.about["seed"], keep="arms", progress=progress
         )
         self.replays = {
             name: _replay(name, losses.table, result.arms) for name, result in zip(wanted, results, strict=True)

@@ -173,7 +173,8 @@ def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: P
         "300 rounds of 3 arms; losses (lower is better) from" in done.stdout
         and "all positive. The best arm is a" in done.stdout
     )
-    assert f"On these losses centred(umab-s) would have done best: a regret of {best.mean[-1]:.1f}" in done.stdout
+    said = "an expected regret (pseudo-regret) of"
+    assert f"On these losses centred(umab-s) would have done best: {said} {best.mean[-1]:.1f}" in done.stdout
     text = (tmp_path / "report-times" / "index.html").read_text()
     assert "Which policy would have done best on times.csv?" in text and "On these losses centred(umab-s)" in text
     flipped = run("compare", str(table), "--trials", "5", "--reward", "--policy", "ahb", "--out", "x", cwd=tmp_path)
@@ -235,7 +236,7 @@ def test_compare_against_sequences_of_arms(tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == ""
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("  uniform ")]
     assert line.split() == ["uniform", "15", "±", "0", "35", "±", "0", "best"]  # a or b would cost 100 or 70, both 50
-    assert "final expected regret  against 1 switch\n" in done.stdout
+    assert "final expected regret (pseudo-regret)  against 1 switch\n" in done.stdout
     assert "with at most 1 switch, where rounds count from 1, is: a, b from round 41.\n" in done.stdout
     plain = run("compare", str(turned), *chosen, cwd=tmp_path)
     assert plain.returncode == 0 and "switch" not in plain.stdout
@@ -486,11 +487,11 @@ def test_printing_needs_no_library_for_pictures_or_pages(table: Path, tmp_path: 
 def test_compare_and_simulate_say_which_regret_they_print(table: Path, tmp_path: Path) -> None:
     options = ("--trials", "40", "--policy", "umab-nn", "--seed", "3", "--out", str(tmp_path / "out"))
     done = run("compare", str(table), *options)
-    expected = umab.simulate("umab-nn", table, n_trials=40, seed=3, expected=True, keep="summary")
-    sampled = umab.simulate("umab-nn", table, n_trials=40, seed=3, keep="summary")
+    expected = umab.simulate("umab-nn", table, n_trials=40, seed=3, keep="summary")
+    sampled = umab.simulate("umab-nn", table, n_trials=40, seed=3, expected=False, keep="summary")
     assert repr(expected).startswith("Result(umab-nn: expected regret ")
     assert repr(sampled).startswith("Result(umab-nn: sampled regret ")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("  umab-nn ")]
     assert words.measured(expected.mean[-1], expected.se[-1]) in line
-    assert "final expected regret" in done.stdout
-    assert "as umab.simulate(..., expected=True) does" in done.stdout and "sampled regret" in done.stdout
+    assert "final expected regret (pseudo-regret)" in done.stdout
+    assert "as umab.simulate does. With expected=False" in done.stdout and "sampled regret" in done.stdout

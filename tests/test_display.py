@@ -37,10 +37,12 @@ def words(root: ElementTree.Element) -> str:
 
 def test_a_result_shows_its_curve_and_what_it_came_to() -> None:
     losses = np.random.default_rng(0).exponential([1.0, 2.0], size=(500, 2))
-    result = umab.simulate("uniform", losses, n_trials=20)
+    result = umab.simulate("umab-nn", losses, n_trials=20)
     root = parsed(result._repr_html_())
-    assert f"uniform|: {str(result)[len('Result(uniform: ') : -1]}" in words(root)
-    assert "mean sampled regret over 500 rounds, band of one standard deviation" in words(root)
+    assert f"umab-nn|: {str(result)[len('Result(umab-nn: ') : -1]}" in words(root)
+    assert "mean expected regret (pseudo-regret) over 500 rounds, band of one standard deviation" in words(root)
+    sampled = umab.simulate("umab-nn", losses, n_trials=20, expected=False)
+    assert "mean sampled regret over 500 rounds" in words(parsed(sampled._repr_html_()))
     line, band = points(root, "polyline"), points(root, "polygon")
     assert len(line) == 160 and len(band) == 320
     assert (np.diff(line[:, 0]) > 0).all() and line[-1, 1] < line[0, 1]  # regret grows, and up is less in SVG
@@ -162,14 +164,15 @@ def results() -> list[umab.Result]:
 
 def test_a_result_as_a_pandas_frame(results: list[umab.Result]) -> None:
     frame = pandas.concat([each.to_pandas() for each in results])
-    assert list(frame.columns) == ["policy", "round", "mean", "sd", "se"] and len(frame) == 60
+    assert list(frame.columns) == ["policy", "kind", "round", "mean", "sd", "se"] and len(frame) == 60
+    assert set(frame["kind"]) == {"expected"}
     last = frame[frame["round"] == 30].set_index("policy")
     assert last.loc["uniform", "mean"] == results[1].mean[-1] and last.loc["umab-nn", "se"] == results[0].se[-1]
     trials = results[0].to_pandas("trials")
-    assert list(trials.columns) == ["policy", "trial", "final_regret"]
+    assert list(trials.columns) == ["policy", "kind", "trial", "final_regret"]
     assert trials["trial"].tolist() == [0, 1, 2, 3, 4]
     assert trials["final_regret"].tolist() == results[0].final_regret.tolist()
-    trials.iloc[:, 2] = 0.0
+    trials.loc[:, "final_regret"] = 0.0
     assert results[0].final_regret.all()  # the frame is a copy
 
 

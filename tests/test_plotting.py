@@ -37,7 +37,8 @@ def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
         np.testing.assert_allclose(values["mean"], result.mean[at], rtol=1e-4)
         np.testing.assert_allclose(values["low"], (result.mean - result.sd)[at], rtol=1e-4, atol=1e-3)
         np.testing.assert_allclose(values["high"], (result.mean + result.sd)[at], rtol=1e-4)
-    assert chart.spec["title"]["text"] == "mean sampled regret of 20 trials, bands of one standard deviation"
+    assert chart.spec["title"]["text"] == "mean expected regret of 20 trials, bands of one standard deviation"
+    assert chart.spec["layer"][0]["encoding"]["y"]["title"] == "expected regret (pseudo-regret)"
 
 
 @pytest.mark.parametrize("n_rounds", [1, 2, 3, 7, 50, 600, 1000, 1258, 1999, 3000, 12_345, 10**6, 30_000_000])
@@ -76,10 +77,12 @@ def test_a_result_draws_itself(results: list[umab.Result]) -> None:
 
 
 def test_results_can_be_given_names(results: list[umab.Result]) -> None:
-    chart = umab.plot({"early": results[1], "late": umab.simulate("uniform", LOSSES[:50], n_trials=1)})
+    chart = umab.plot({"early": results[1], "late": umab.simulate("uniform", LOSSES[:50], n_trials=1, expected=False)})
     assert set(drawn(chart)) == {"early", "late"} and len(drawn(chart)["late"]["t"]) == 50
     assert chart.spec["encoding"]["x"]["scale"]["domain"] == [0, 400]
-    assert "mean sampled regret of 1 or 20 trials" in chart.spec["title"]["text"]
+    assert "mean expected and sampled regret of 1 or 20 trials" in chart.spec["title"]["text"]
+    axis = chart.spec["layer"][0]["encoding"]["y"]["title"]
+    assert axis == "expected regret (pseudo-regret) and sampled regret"
 
 
 def test_what_cannot_be_drawn(results: list[umab.Result]) -> None:
@@ -106,7 +109,7 @@ def test_a_notebook_shows_a_chart(results: list[umab.Result]) -> None:
     chart = umab.plot(results)
     shown = chart._repr_svg_()
     texts = [each.text for each in ElementTree.fromstring(shown).iter("{http://www.w3.org/2000/svg}text")]
-    assert "umab-nn" in texts and "uniform" in texts and "regret" in texts
+    assert "umab-nn" in texts and "uniform" in texts and "expected regret (pseudo-regret)" in texts
     assert repr(chart) == "Chart; a notebook shows it, and save('chart.svg') writes it to a file"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -32,7 +33,7 @@ def plain_regret(losses: Array, arms: Any) -> Array:
 
 
 def test_regret_is_the_loss_of_the_arms_less_that_of_the_best() -> None:
-    result = umab.simulate(umab.UMABG(), LOSSES, n_trials=70, seed=1)
+    result = umab.simulate(umab.UMABG(), LOSSES, n_trials=70, seed=1, expected=False)
     assert result.regret.shape == result.arms.shape == (70, 400)
     assert result.arms.dtype == np.uint8
     np.testing.assert_allclose(result.regret, plain_regret(LOSSES, result.arms), atol=1e-11)
@@ -53,6 +54,50 @@ def test_expected_regret_is_that_of_the_distributions() -> None:
         choice = learner.select()
         learner.update(choice, row[choice.index])
     np.testing.assert_allclose(result.regret[0], rows - LOSSES.cumsum(axis=0).min(axis=1), atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        ("umab-g-a", {}),
+        ("adahedge", {}),
+        ("umab-g-a", {"delays": 7}),
+        ("umab-g-a", {"delays": lambda random, n_rounds: random.integers(9, size=n_rounds)}),
+        ("umab-g-a", {"eligible": np.arange(1600).reshape(400, 4) % 7 > 0}),
+        ("umab-e", {"advice": np.arange(1200).reshape(400, 3) % 4}),
+    ],
+    ids=["plain", "all losses seen", "late", "late by chance", "away", "advised"],
+)
+def test_expected_regret_is_the_default_and_changes_no_draw(policy: str, options: dict[str, Any]) -> None:
+    usual, expected, sampled = (
+        umab.simulate(policy, LOSSES, n_trials=40, **options, **kind)
+        for kind in ({}, {"expected": True}, {"expected": False})
+    )
+    assert (usual.kind, sampled.kind) == ("expected", "sampled")
+    assert "expected regret" in repr(usual) and "sampled regret" in repr(sampled)
+    assert same_bits(usual.regret, expected.regret) and same_bits(usual.sampled_regret, sampled.regret)
+    assert same_bits(usual.arms, sampled.arms)
+    assert usual.sd[-1] < sampled.sd[-1]
+
+
+@pytest.mark.parametrize("n_trials", [2, 3, 33, 500])
+@pytest.mark.parametrize("policy", ["uniform", "solo-ftrl"])
+def test_equal_trials_have_no_spread(policy: str, n_trials: int) -> None:
+    """The expected regret of a policy whose distributions do not depend on its draws, such as uniform."""
+    result = umab.simulate(policy, LOSSES / 3.0, n_trials=n_trials)
+    assert (result.sd == 0.0).all() and (result.se == 0.0).all()
+    assert (result.regret == result.mean).all() and (result.final_regret == result.mean[-1]).all()
+    assert " ± 0 after" in repr(result)
+    assert regret_module.mean_and_sd(result.final_regret) == (result.mean[-1], 0.0)
+
+
+def test_trials_that_differ_by_rounding_only_show_no_spread() -> None:
+    result = umab.simulate("uniform", LOSSES, n_trials=2)
+    last = np.array([np.nextafter(result.mean[-1], np.inf), result.mean[-1]])
+    noisy = dataclasses.replace(result, sd=np.full(len(result.sd), last.std(ddof=1)))
+    assert noisy.sd[-1] > 0.0 and " ± 0 after" in repr(noisy) and " ± 0 after" in noisy._repr_html_()
+    real = dataclasses.replace(result, sd=result.mean * 1e-9)
+    assert " ± 0 after" not in repr(real)
 
 
 def test_expected_and_sampled_regret_have_the_same_mean() -> None:
@@ -125,10 +170,13 @@ def test_a_large_offset_costs_no_digits() -> None:
     assert same_bits(plain.regret, shifted.regret)
 
 
+@pytest.mark.parametrize("expected", [True, False])
 @pytest.mark.parametrize("size", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
-def test_regret_at_any_scale(size: float) -> None:
+def test_regret_at_any_scale(size: float, expected: bool) -> None:
     """Sums and squares neither overflow nor vanish: a power of two changes no digit of mean, sd and regret."""
-    plain, scaled = (umab.simulate("umab-nn", np.abs(LOSSES) * each, n_trials=50) for each in (1.0, size))
+    plain, scaled = (
+        umab.simulate("umab-nn", np.abs(LOSSES) * each, n_trials=50, expected=expected) for each in (1.0, size)
+    )
     for name in ("regret", "mean", "sd", "final_regret"):
         assert same_bits(getattr(plain, name) * size, getattr(scaled, name))
 
@@ -136,7 +184,7 @@ def test_regret_at_any_scale(size: float) -> None:
 def test_a_large_loss_that_all_arms_share_hides_nothing() -> None:
     for shared, small in ((1e308, 1e-20), (1.0, 1e-170)):
         losses = np.vstack([[shared, shared], np.tile([0.0, small], (99, 1))])
-        result = umab.simulate("uniform", losses, n_trials=200)
+        result = umab.simulate("uniform", losses, n_trials=200, expected=False)
         np.testing.assert_allclose(result.final_regret, small * result.arms[:, 1:].sum(axis=1), rtol=1e-12)
         np.testing.assert_allclose(result.sd[-1], (result.final_regret / small).std(ddof=1) * small, rtol=1e-10)
 
@@ -306,7 +354,7 @@ def test_a_loss_outside_a_known_range_is_refused_with_advice() -> None:
 
 def test_the_largest_doubles() -> None:
     losses = np.array([[LARGEST, -LARGEST, 5e-324]] * 3)
-    result = umab.simulate("umab-g-a", losses, n_trials=40)
+    result = umab.simulate("umab-g-a", losses, n_trials=40, expected=False)
     exact = [sum(Fraction(losses[t, arm]) for t, arm in enumerate(row)) + 3 * Fraction(LARGEST) for row in result.arms]
     for value, right in zip(result.final_regret, exact, strict=True):
         beyond = right >= 2**1024 - 2**970  # from here on a double rounds up to infinity
@@ -318,7 +366,7 @@ def test_one_trial_one_round_one_arm() -> None:
     result = umab.simulate("umab-g-a", [[-3.0]], n_trials=1)
     assert result.regret.tolist() == [[0.0]] and result.mean.tolist() == [0.0]
     assert np.isnan(result.sd).all() and np.isnan(result.se).all()
-    assert repr(result) == "Result(umab-g-a: sampled regret 0 after 1 round, 1 trial)"
+    assert repr(result) == "Result(umab-g-a: expected regret 0 after 1 round, 1 trial)"
 
 
 @pytest.mark.parametrize("n_arms", [256, 257])
@@ -360,14 +408,15 @@ def test_provenance_says_what_the_numbers_depend_on() -> None:
     result = umab.simulate("umab-g-a:rate=4", LOSSES, n_trials=3, seed=8)
     about = result.provenance
     assert about["policy"] == "umab-g-a:rate=4" and about["parameters"]["rate"] == 4.0
-    assert (about["seed"], about["n_trials"], about["expected"]) == (8, 3, False)
+    assert (about["seed"], about["n_trials"], about["expected"]) == (8, 3, True)
     assert about["losses"]["sha256"] == umab.Losses.of(LOSSES).digest
     assert about["versions"].keys() == {"umab", "python", "numpy", "numba"}
 
 
+@pytest.mark.parametrize("expected", [True, False])
 @pytest.mark.parametrize("keep", ["all", "summary"])
-def test_results_save_and_load(keep: Any, tmp_path: Path) -> None:
-    result = umab.simulate("umab-g-a", LOSSES, n_trials=30, keep=keep)
+def test_results_save_and_load(keep: Any, expected: bool, tmp_path: Path) -> None:
+    result = umab.simulate("umab-g-a", LOSSES, n_trials=30, expected=expected, keep=keep)
     result.save(tmp_path / "run.v1")
     assert {path.name for path in tmp_path.iterdir()} == {"run.v1.npz", "run.v1.json"}
     for path in ("run.v1", "run.v1.npz", "run.v1.json"):
@@ -380,20 +429,21 @@ def test_results_save_and_load(keep: Any, tmp_path: Path) -> None:
             _ = loaded.regret
 
 
-def test_a_saved_result_is_small_and_counts_the_arms_again(tmp_path: Path) -> None:
-    """Of the expected regret the curves are kept; that of the arms drawn comes back from the arms, bit for bit."""
+def test_a_saved_result_counts_the_arms_again(tmp_path: Path) -> None:
+    """The expected regret is written if it was kept; that of the arms drawn comes back from the arms, bit for bit."""
     losses = umab.Losses.of(LOSSES, arms=["a", "b", "c", "d"], source="a test", provenance={"seed": 3})
-    sampled = umab.simulate("umab-g-a", losses, n_trials=30)
-    expected = umab.simulate("umab-g-a", losses, n_trials=30, expected=True)
-    lean = umab.simulate("umab-g-a", losses, n_trials=30, expected=True, keep="arms")
+    sampled = umab.simulate("umab-g-a", losses, n_trials=30, expected=False)
+    expected = umab.simulate("umab-g-a", losses, n_trials=30)
+    lean = umab.simulate("umab-g-a", losses, n_trials=30, keep="arms")
     assert not same_bits(expected.regret, sampled.regret)
-    expected.save(tmp_path / "run")
+    lean.save(tmp_path / "run")
+    sampled.save(tmp_path / "sampled")
     loaded = umab.Result.load(tmp_path / "run")
     for result in (expected, lean, loaded):
         assert same_bits(result.sampled_regret, sampled.regret)
         assert same_bits(result.mean, expected.mean) and same_bits(result.final_regret, expected.final_regret)
     for result in (lean, loaded):
-        with pytest.raises(AttributeError, match="expected=True and keep='all'"):
+        with pytest.raises(AttributeError, match=r"summary of the expected regret.*keep='all'"):
             _ = result.regret
     assert (loaded.losses.arms, loaded.losses.source, loaded.losses.provenance) == (
         ("a", "b", "c", "d"),
@@ -401,12 +451,13 @@ def test_a_saved_result_is_small_and_counts_the_arms_again(tmp_path: Path) -> No
         {"seed": 3},
     )
     assert loaded.losses.digest == losses.digest and loaded.arms.dtype == np.uint8
-    with np.load(tmp_path / "run.npz") as arrays:
-        assert set(arrays) == {"mean", "sd", "final_regret", "arms", "losses"}
+    for name in ("run", "sampled"):
+        with np.load(tmp_path / f"{name}.npz") as arrays:
+            assert set(arrays) == {"mean", "sd", "final_regret", "arms", "losses"}
 
 
 def test_final_regrets_follow_from_arms_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = umab.simulate("umab-g-a", LOSSES, n_trials=9)
+    result = umab.simulate("umab-g-a", LOSSES, n_trials=9, expected=False)
     costs = regret_module.Costs.of(umab.Losses.of(LOSSES))
     for size in (4096, 7, 400):
         monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", size)

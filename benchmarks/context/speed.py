@@ -69,7 +69,7 @@ def decisions() -> list[Speed]:
 
 
 def growth() -> list[Speed]:
-    """Compare the simulation of many experts with that of half as many, and of many arms."""
+    """Compare the simulation of many experts with that of half as many, and of many arms, with sampled regret."""
 
     def playing(n_experts: int, n_arms: int) -> Callable[[int], None]:
         random = np.random.default_rng(0)
@@ -77,7 +77,14 @@ def growth() -> list[Speed]:
         advice = random.dirichlet(np.ones(n_arms), size=(64, n_experts))
         policy = umab.UMABE(form="entropy")
         return lambda n_trials: umab.simulate(  # type: ignore[return-value]
-            policy, losses, advice=advice, n_trials=n_trials, keep="summary", n_threads=1, progress=False
+            policy,
+            losses,
+            advice=advice,
+            n_trials=n_trials,
+            expected=False,
+            keep="summary",
+            n_threads=1,
+            progress=False,
         )
 
     return [

@@ -58,11 +58,11 @@ def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def simulation(name: str, n_trials: int, device: Any = "gpu", **shape: int) -> Callable[[], umab.Result]:
-    """Return a simulation that keeps a summary."""
+    """Return a simulation with sampled regret that keeps a summary."""
     policy = umab.policy(name)
     losses = losses_for(policy, **shape)
     return functools.partial(
-        umab.simulate, policy, losses, n_trials=n_trials, keep="summary", device=device, progress=False
+        umab.simulate, policy, losses, n_trials=n_trials, expected=False, keep="summary", device=device, progress=False
     )
 
 

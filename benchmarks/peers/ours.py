@@ -17,7 +17,7 @@ def play(policy: str, losses: list[list[float]], seed: int, arms: list[int]) -> 
 
 
 def simulate(policy: str, n_threads: int | None, losses: list[list[float]], n_trials: int) -> None:
-    umab.simulate(policy, losses, n_trials=n_trials, n_threads=n_threads, keep="summary")
+    umab.simulate(policy, losses, n_trials=n_trials, n_threads=n_threads, expected=False, keep="summary")
 
 
 NAMES = ["exp3", "tsallis-inf", "umab-g-a", umab.recommended().name]

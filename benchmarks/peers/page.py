@@ -95,7 +95,7 @@ SIMULATION = """\
 {n_trials} trials of {n_rounds} rounds with {n_arms} arms; losses are 0 or 1. If that would take long, fewer trials were
 run and the time was scaled up, and the last column says so. Every policy is compared with umab's EXP3 on one thread, or
 with the policy of umab that is named. NumPy is EXP3 as a loop over the rounds, with all trials in one array; the tests
-show that it plays the same arms as umab's EXP3.
+show that it plays the same arms as umab's EXP3. umab counts sampled regret.
 """
 
 ONLINE = """\

@@ -89,10 +89,15 @@ def losses_html(arms: Sequence[str], table: npt.NDArray[np.float64]) -> str:
     return _box("Losses", title, _table(rows, [arms[at] for at in best], "with the smallest means"))
 
 
+def regret_named(*kinds: str) -> str:
+    """Return the full name of a kind of regret, or of several: expected regret is the pseudo-regret of the field."""
+    return " and ".join("expected regret (pseudo-regret)" if each == "expected" else f"{each} regret" for each in kinds)
+
+
 def result_html(policy: str, came_to: str, kind: str, mean: Curve, sd: Curve) -> str:
     """Return the regret of a policy as HTML: the final regret in words, and the curve."""
     banded = ", band of one standard deviation" if np.isfinite(sd).all() else ""
-    below = f"mean {kind} regret over {counted(len(mean), 'round')}{banded}"
+    below = f"mean {regret_named(kind)} over {counted(len(mean), 'round')}{banded}"
     return _box(policy, came_to, f"{_curve(mean, sd)}<div style='opacity:0.7;font-size:85%'>{below}</div>")
 
 

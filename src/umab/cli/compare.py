@@ -83,12 +83,15 @@ def _code(outcome: Outcome) -> str:
     losses, standings = outcome.losses, outcome.standings
     level = [name for name in outcome.curves if (where := standings.get(name)) and (where.best or where.tied)]
     if any(outcome.curves[name].policy == recommended() for name in level):
-        shown, why = "umab.recommended()", "no policy has a smaller regret here, as far as these trials can tell"
+        shown, why = (
+            "umab.recommended()",
+            "no policy has a smaller expected regret here, as far as these trials can tell",
+        )
     else:
         best = outcome.curves[outcome.best].policy.for_horizon(losses.n_rounds)
         # A policy that is not registered has no name to give to umab, so the code shows the object itself.
         shown = f'"{best.name}"' if can_be_named(best) else repr(best)
-        why = "the policy with the smallest regret here"
+        why = "the policy with the smallest expected regret here"
         if losses.n_arms > 10:
             shown = f"umab.policy({shown})"
     arms = f", arms={list(losses.arms)}{', maximize=True' if words.are_rewards(losses) else ''}"
@@ -108,10 +111,10 @@ def _sequence(losses: Losses, switches: int) -> str:
 
 
 _WHICH = """\
-Expected regret counts what the draw of each round costs on average, as umab.simulate(..., expected=True) does. Without
-this option, simulate counts the arms that were drawn: sampled regret, which has the same mean and a larger error."""
+Expected regret counts what the draw of each round costs on average, as umab.simulate does. With expected=False,
+simulate counts the arms that were drawn: sampled regret, which has the same mean and a larger error."""
 
 _WHICH_IF_AWAY = """\
-Expected regret counts what the draw of each round costs on average, as umab.simulate(..., expected=True) does. It is
-the largest over the arms, each counted over the rounds in which it was there. Without this option, simulate counts the
-arms that were drawn: sampled regret, which has the same mean against each single arm."""
+Expected regret counts what the draw of each round costs on average, as umab.simulate does. It is the largest over the
+arms, each counted over the rounds in which it was there. With expected=False, simulate counts the arms that were drawn:
+sampled regret, which has the same mean against each single arm."""

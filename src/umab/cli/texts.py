@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from umab._support.display import counted
+from umab._support.display import counted, regret_named
 from umab._support.progress import duration, short
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def regrets(run: Run, switches: int | None = None) -> str:
         name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
         title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
         more = {} if switches is None else {f"against {words.switches(switches)}": words.tracking(outcome, switches)}
-        rows = [(title, "final expected regret", *more, "")]
+        regret = "final expected regret" if parts else f"final {regret_named('expected')}"
+        rows = [(title, regret, *more, "")]
         for name in outcome.by_regret:
             summary = outcome.curves[name].expected
             regret = words.measured(summary.mean, summary.se)

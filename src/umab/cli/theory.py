@@ -152,7 +152,7 @@ def show_scaling(options: argparse.Namespace) -> None:
             )
             for name in options.policies
         ]
-        head = (f"regret over {over}", "exponent", f"{LEVEL:.0%} interval")
+        head = (f"expected regret over {over}", "exponent", f"{LEVEL:.0%} interval")
         print(
             as_table(
                 [head, *((each.policy, f"{each.exponent:.3f}", f"{each.low:.3f} to {each.high:.3f}") for each in found)]

@@ -22,7 +22,7 @@ from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.pcg import GENERATOR_SIZE, pool_of
 from umab.engine.work import Curve, Rows
 from umab.results.among import CostsAmong
-from umab.results.regret import TRIALS_A_BLOCK, Costs, pieces
+from umab.results.regret import TRIALS_A_BLOCK, Costs, mean_and_squares, pieces
 from umab.tables.losses import Losses
 
 MOST_TRIALS = 2**32
@@ -279,7 +279,7 @@ def _merge_last(blocks: _Blocks, finals: Sequence[Curve], mean: Curve, squares: 
     shares, weights = blocks.shares()
     for k, (cell, first, size) in enumerate(zip(*(each.tolist() for each in blocks), strict=True)):
         regret = finals[cell][first : first + size, None]
-        middle = regret.mean(axis=0)
-        gap = middle[0] - mean[cell, -1]
+        (middle,), (spread,) = mean_and_squares(regret)
+        gap = middle - mean[cell, -1]
         mean[cell, -1] += gap * shares[k]
-        squares[cell, -1] += ((regret - middle) ** 2).sum(axis=0)[0] + gap * gap * weights[k]
+        squares[cell, -1] += spread + gap * gap * weights[k]

@@ -29,7 +29,7 @@ from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_
 from umab.engine.streams import stream
 from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import CostsAmong, costs_of
-from umab.results.regret import TRIALS_A_BLOCK, pieces
+from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.results.result import Result
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses, Table
@@ -77,7 +77,7 @@ def simulate(
     *,
     n_trials: int = 500,
     seed: int = 0,
-    expected: bool = False,
+    expected: bool = True,
     keep: Keep = "all",
     delays: Any = None,
     eligible: Any = None,
@@ -101,13 +101,14 @@ def simulate(
     seed
         A whole number, at least 0.
     expected
-        Count the expected loss ⟨p'_t, ℓ_t⟩ of a round instead of the loss of the arm drawn. This expected regret has
-        the same mean as the sampled regret, and a smaller error; `umab compare` prints it. (If arms are away, the means
-        agree against each single arm, and the largest over arms need not.)
+        Which regret. True gives the expected regret (pseudo-regret): a round counts its expected loss ⟨p'_t, ℓ_t⟩ over
+        the draw. False gives the sampled regret: a round counts the loss of the arm drawn. Both have the same mean, and
+        the expected regret has the smaller error. (If arms are away, the means agree against each single arm, and the
+        largest over arms need not.) The arms drawn are the same, bit for bit.
     keep
-        ``"all"`` keeps the regret and the arm of every round of every trial; ``"arms"`` keeps the arms but not the
-        expected regret of every round; ``"summary"`` keeps the curves and the final regrets, so that a million trials
-        fit into memory.
+        ``"all"`` keeps the regret and the arm of every round of every trial: 8 bytes for an expected regret, and 1 for
+        an arm if there are at most 256. ``"arms"`` keeps the arms but not the expected regret of every round;
+        ``"summary"`` keeps the curves and the final regrets, so that a million trials fit into memory.
     delays
         How many rounds late the loss of a round arrives: a whole number; an array with one for each round; rounds ×
         arms of them, if the delay depends on the arm that is drawn, as run times do; or a function of a random
@@ -304,8 +305,7 @@ def _run_block(
         else:
             given = () if work.advice is None else (work.advice.table[piece],)
             kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links, *given)
-        mean[piece] = regret.mean(axis=0)
-        squares[piece] = ((regret - mean[piece]) ** 2).sum(axis=0)
+        mean[piece], squares[piece] = mean_and_squares(regret)
         rows.final[trials] = regret[:, -1]
         if rows.arms is not None:
             rows.arms[trials, piece] = arms

@@ -196,20 +196,19 @@ def run_among(
 
 
 def sum_blocks(regret: Any, sizes: Any, means: Any, squares: Any) -> None:
-    """Find the mean of each block in each round, and the sum of squared deviations, in the order of the trials."""
+    """Find what `umab.results.regret.mean_and_squares` does, for each block in each round, in the order of trials."""
     t, block = cuda.grid(2)
     if t < regret.shape[1] and block < sizes.shape[0]:
         size, first = sizes[block], TRIALS_A_BLOCK * block
-        total = regret[first, t]
+        start, total = regret[first, t], 0.0
         for k in range(1, size):
-            total += regret[first + k, t]
-        mean = total / size
-        gap = regret[first, t] - mean
-        total = gap * gap
+            total += regret[first + k, t] - start
+        above = total / size
+        total = above * above
         for k in range(1, size):
-            gap = regret[first + k, t] - mean
+            gap = regret[first + k, t] - start - above
             total += gap * gap
-        means[block, t] = mean
+        means[block, t] = start + above
         squares[block, t] = total
 
 

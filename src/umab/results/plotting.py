@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab._support.display import spread_out
+from umab._support.display import regret_named, spread_out
 from umab._support.extras import extra
 from umab._support.files import write_atomically
 from umab.algorithms.registry import registered
@@ -104,6 +104,7 @@ def curve_chart(
     *,
     subtitle: str = "",
     drawn: Collection[str] | None = None,
+    regret: str = regret_named("expected"),
 ) -> dict[str, Any]:
     """Return a chart of curves with bands.
 
@@ -120,6 +121,8 @@ def curve_chart(
         Styles for curves that do not belong to policies, by the beginning of their names.
     drawn
         The names of the curves to draw; None for all. A page can switch on the others, and a file does not have them.
+    regret
+        Which regret it is, for the axis.
     """
     interactive = title is None
     names = [each["policy"] for each in values]
@@ -152,7 +155,7 @@ def curve_chart(
         },
         "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": None if interactive else legend},
     }
-    y = {"type": "quantitative", "title": "regret", "axis": {"labelExpr": label}}
+    y = {"type": "quantitative", "title": regret, "axis": {"labelExpr": label}}
     bands: dict[str, Any] = {
         "mark": {"type": "area", "fillOpacity": 0.1, "opacity": 1},
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},

@@ -84,21 +84,47 @@ def room_for_differences(losses: Losses) -> int:
     return 2 if max(losses.present.max(), -losses.present.min()) > 2.0**1022 else 0
 
 
+ROUNDING = 1e-12
+"""A spread that is a smaller share of its mean comes from rounding."""
+
+
+def without_rounding(mean: float, spread: float) -> float:
+    """Return a standard error or deviation as texts show it: 0 if it comes from rounding.
+
+    Equal trials have no spread at all. This is for numbers that were rounded in different ways, as after delays that
+    change the order of a policy's sums.
+    """
+    return 0.0 if spread <= ROUNDING * abs(mean) else spread
+
+
+def mean_and_squares(rows: Table) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the mean of each column, and the sum of squared deviations from it.
+
+    They are computed from the differences from the first row, so that equal numbers have exactly this mean and no
+    spread, of which the rounding of their sum would leave something like 3e-14.
+    """
+    gaps = rows - rows[0]
+    above = gaps.mean(axis=0)
+    gaps -= above
+    gaps *= gaps
+    return rows[0] + above, gaps.sum(axis=0)
+
+
 def mean_and_sd(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Return the mean and the standard deviation (of a sample) of numbers of any size.
 
     They are computed in multiples of a power of two, so that squares neither overflow nor vanish. The standard
-    deviation is nan if there is a single number, or if one of them is inf.
+    deviation is exactly 0 if all numbers are equal, and nan if there is a single number, or if one of them is inf.
     """
     largest = float(np.abs(values).max())
     if not math.isfinite(largest):
         with np.errstate(invalid="ignore"):
             return float(values.mean()), math.nan
     exponent = math.frexp(largest)[1]
-    scaled = np.ldexp(values, -exponent)
-    sd = float(scaled.std(ddof=1)) if len(values) > 1 else math.nan
+    (mean,), (squares,) = mean_and_squares(np.ldexp(values, -exponent)[:, None])
+    sd = math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else math.nan
     with np.errstate(over="ignore"):
-        return float(np.ldexp(scaled.mean(), exponent)), float(np.ldexp(sd, exponent))
+        return float(np.ldexp(mean, exponent)), float(np.ldexp(sd, exponent))
 
 
 def pieces(n_rounds: int) -> Iterator[slice]:

@@ -22,7 +22,7 @@ from umab._support.files import write_atomically
 from umab.results import tracking
 from umab.results.among import costs_of
 from umab.results.plotting import Chart, curve, curve_chart
-from umab.results.regret import Costs
+from umab.results.regret import Costs, without_rounding
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
 
@@ -40,7 +40,7 @@ VERSION = 2
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The regret of one policy over many trials.
+    """The regret of one policy over many trials: expected regret (pseudo-regret), or sampled regret, as `kind` says.
 
     R_t is the loss up to round t, minus the loss of the arm that was best up to then. If arms were away in some rounds,
     each arm is compared with what the choices have cost in the rounds in which it was there, and R_t is the largest of
@@ -77,7 +77,7 @@ class Result:
 
     @property
     def kind(self) -> Literal["expected", "sampled"]:
-        """Which regret it is: of the average cost of each round, or of the arms that were drawn.
+        """Which regret it is: expected (pseudo-regret), of the mean cost of each round, or sampled, of the arms drawn.
 
         The means agree, unless arms were away in some rounds: then they agree against each single arm.
         """
@@ -100,8 +100,8 @@ class Result:
             return self.sampled_regret
         if self._expected_regret is None:
             raise AttributeError(
-                "this result has the expected regret as curves and final regrets only; "
-                "simulate with expected=True and keep='all' to get it for every trial and round"
+                "this result has only a summary of the expected regret, its curves and final regrets; "
+                "simulate with keep='all' to get it for every trial and round"
             )
         return self._expected_regret
 
@@ -131,7 +131,7 @@ class Result:
         --------
         >>> import numpy as np, umab
         >>> losses = np.repeat([[0.0, 1.0], [3.0, 0.0]], 100, axis=0)  # the best arm changes once
-        >>> result = umab.simulate("uniform", losses, n_trials=2, expected=True)
+        >>> result = umab.simulate("uniform", losses, n_trials=2)
         >>> result.final_regret, result.tracking_regret(switches=1)
         (array([100., 100.]), array([200., 200.]))
         """
@@ -199,7 +199,7 @@ class Result:
         return display.result_html(self.policy, self._came_to(), self.kind, self.mean, self.sd)
 
     def _came_to(self) -> str:
-        error = f" ± {self.se[-1]:.4g}" if self.n_trials > 1 else ""
+        error = f" ± {without_rounding(self.mean[-1], self.se[-1]):.4g}" if self.n_trials > 1 else ""
         extent = f"{display.counted(len(self.mean), 'round')}, {display.counted(self.n_trials, 'trial')}"
         return f"{self.kind} regret {self.mean[-1]:.6g}{error} after {extent}"
 
@@ -213,8 +213,9 @@ class Result:
         Parameters
         ----------
         of
-            ``"curve"`` has one row per round, counted from 1: policy, round, mean, sd, se. ``"trials"`` has one row per
-            trial, counted from 0: policy, trial, final_regret.
+            ``"curve"`` has one row per round, counted from 1: policy, kind, round, mean, sd, se. ``"trials"`` has one
+            row per trial, counted from 0: policy, kind, trial, final_regret. The kind of regret is expected
+            (pseudo-regret) or sampled.
         """
         with extra("notebook", "to_pandas"):
             import pandas
@@ -233,19 +234,22 @@ class Result:
             columns = {"round": np.arange(1, len(self.mean) + 1), "mean": self.mean, "sd": self.sd, "se": self.se}
         else:
             columns = {"trial": np.arange(self.n_trials), "final_regret": self.final_regret}
-        return {"policy": [self.policy] * len(next(iter(columns.values()))), **columns}
+        n_rows = len(next(iter(columns.values())))
+        return {"policy": [self.policy] * n_rows, "kind": [self.kind] * n_rows, **columns}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write two files: the arrays to `path`.npz and everything else to `path`.json.
 
-        To keep files small, the regret of every trial and round is not written. Sampled regret is computed again from
-        the arms and the losses; of expected regret, the curves and the final regrets are kept.
+        What was kept comes back. The expected regret of every trial and round, which only ``keep="all"`` has, is most
+        of the first file; sampled regret is not written, but computed again from the arms and the losses.
         """
         arrays = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
         if self._arms is not None and self._losses is not None:
             arrays |= {"arms": self._arms, "losses": self._losses.table}
             if self._advice is not None:
                 arrays["advice"] = self._advice.table
+        if self._expected_regret is not None:
+            arrays["expected_regret"] = self._expected_regret
         content = _npz(arrays)
         about = {
             "format": FORMAT,
@@ -294,6 +298,7 @@ class Result:
                 if "losses" in arrays
                 else None,
                 _arms=arrays.get("arms"),
+                _expected_regret=arrays.get("expected_regret"),
                 _advice=Advice.of(arrays["advice"], *arrays["losses"].shape) if "advice" in arrays else None,
             )
 
@@ -331,14 +336,16 @@ def plot(results: Result | Iterable[Result] | Mapping[str, Result]) -> Chart:
         raise ValueError(f"curves must have different names, but {twice!r} occurs twice; pass a dict of results")
     counts = sorted({result.n_trials for _, result in named})
     many = " or ".join(map(str, counts))
-    kind = " and ".join(sorted({result.kind for _, result in named}))
+    kinds = sorted({result.kind for _, result in named})
+    kind = " and ".join(kinds)
     title = (
         f"{kind} regret of 1 trial"
         if counts == [1]
         else f"mean {kind} regret of {many} trials, bands of one standard deviation"
     )
     n_rounds = max(len(result.mean) for _, result in named)
-    return Chart(curve_chart([curve(name, result.mean, result.sd) for name, result in named], n_rounds, title))
+    values = [curve(name, result.mean, result.sd) for name, result in named]
+    return Chart(curve_chart(values, n_rounds, title, regret=display.regret_named(*kinds)))
 
 
 def _npz(arrays: dict[str, Array]) -> bytes:

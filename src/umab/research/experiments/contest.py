@@ -27,6 +27,7 @@ from umab.datasets.suite_tables import entries
 from umab.engine.simulate import final_states, simulate, takes
 from umab.engine.work import Device
 from umab.research.experiments.runner import Summary
+from umab.results.regret import mean_and_sd
 from umab.tables.losses import Losses
 
 RECOMMENDED = recommended().name
@@ -175,7 +176,8 @@ class Standings:
             at_random = float(table.regrets[AT_RANDOM].mean())
             for column, name in enumerate(self.policies):
                 if name in table.regrets:
-                    means = weights @ (table.regrets[name] / at_random) / self.n_trials
+                    each = table.regrets[name] / at_random
+                    means = each[0] + weights @ (each - each[0]) / self.n_trials  # exact if all trials are equal
                     found[:, row, column] = np.maximum(means, FLOOR)
         return found
 
@@ -341,7 +343,7 @@ def geometric(values: Array) -> Array:
 
 def estimate(value: Array, resampled: Array) -> Estimate:
     """Return a number, with the error that it has if the trials are resampled."""
-    return Estimate(float(value), float(resampled.std(ddof=1)))
+    return Estimate(float(value), mean_and_sd(resampled)[1])
 
 
 def largest(values: Array, resampled: Array, tables: Sequence[str]) -> tuple[Estimate, str]:

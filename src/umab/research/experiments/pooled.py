@@ -14,6 +14,7 @@ import numpy.typing as npt
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.research.experiments.runner import Summary
 from umab.research.experiments.sweep import Entry, Grid, column
+from umab.results.regret import mean_and_squares
 
 Array = npt.NDArray[np.float64]
 
@@ -38,10 +39,9 @@ class Pooled(NamedTuple):
         means, sds = np.ldexp(curves, -exponent).swapaxes(0, 1)
         a_seed = rows[0]["n_trials"]  # the same for all
         n_trials = a_seed * len(rows)
-        mean = means.mean(axis=0)
         with np.errstate(over="ignore", invalid="ignore"):
-            within = np.nan_to_num(sds) ** 2 * (a_seed - 1)
-            squares = (within + a_seed * (means - mean) ** 2).sum(axis=0)
+            mean, between = mean_and_squares(means)
+            squares = (np.nan_to_num(sds) ** 2 * (a_seed - 1)).sum(axis=0) + a_seed * between
             sd = np.sqrt(squares / (n_trials - 1)) if n_trials > 1 else np.full(len(mean), np.nan)
             mean, sd = np.ldexp(mean, exponent), np.ldexp(sd, exponent)
         return cls(final, np.array(rows[0]["round"]), mean, sd, len(rows))

@@ -101,7 +101,7 @@ def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None 
                     "tooltip": [
                         {"field": "row", "title": rows or "row"},
                         {"field": "column", "title": columns or "column"},
-                        {"field": "said", "title": "regret"},
+                        {"field": "said", "title": "expected regret"},
                     ],
                 },
             },
@@ -162,7 +162,7 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
         "title": found[0].over,
         "axis": {"values": sorted({point.value for each in found for point in each.points}), "labelFlush": False},
     }
-    y = {"type": "quantitative", "scale": {"type": "log"}, "title": "regret"}
+    y = {"type": "quantitative", "scale": {"type": "log"}, "title": "expected regret (pseudo-regret)"}
     scale, dash = scales(names, styles)
     legend = {"title": f"exponent, {LEVEL:.0%} interval", "labelLimit": 320}
     colour = {"field": "policy", "type": "nominal", "scale": scale, "legend": legend}

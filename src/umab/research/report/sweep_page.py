@@ -85,7 +85,7 @@ def _figures(found: Found) -> list[_Figure]:
             entry.name: found.pooled[policy, place] for entry, policy in chosen if (policy, place) in found.pooled
         }
         if curves:
-            figures.append((f"Regret on {place}", pooled_chart, (curves, n_rounds[place])))
+            figures.append((f"Expected regret on {place}", pooled_chart, (curves, n_rounds[place])))
     return figures
 
 
@@ -170,7 +170,7 @@ def as_json(found: Found) -> bytes:
 
 def best_rows(found: Found) -> list[tuple[str, str, str]]:
     """Return the best policy on each table and its regret, as rows of text under a header."""
-    rows = [("table", "smallest regret", "policy")]
+    rows = [("table", "smallest expected regret (pseudo-regret)", "policy")]
     for place, policy in found.best.items():
         final = found.pooled[policy, place].final
         rows.append((place, words.measured(final.mean, final.se), policy))

@@ -13,7 +13,7 @@ from umab.algorithms.names import policy_as_written as policy_of
 from umab.research.experiments.contest import MEAN_WANTED, WORST_WANTED, Standings
 from umab.research.experiments.runner import Outcome, Summary
 from umab.research.experiments.sweep import Grid
-from umab.results.regret import Costs
+from umab.results.regret import Costs, without_rounding
 from umab.results.tracking import BestSequence, tracking_regret
 from umab.tables.losses import Losses
 
@@ -29,9 +29,6 @@ _FAVOURABLE = 4
 _CHANGES = 10
 """How many changes of a sequence of arms are named."""
 
-_ROUNDING = 1e-12
-"""A standard error that is a smaller share of its mean comes from rounding."""
-
 
 def measured(mean: float, se: float) -> str:
     """Return a mean with its standard error, which has two digits: 12.30 ± 0.45.
@@ -44,9 +41,9 @@ def measured(mean: float, se: float) -> str:
     """
     if not math.isfinite(mean):
         return "too large for a double" if math.isinf(mean) else "not a number"
-    exact = se <= _ROUNDING * abs(mean)
-    if exact or not math.isfinite(se):
-        return _six_digits(mean) + (" ± 0" if exact else "")
+    se = without_rounding(mean, se)
+    if se == 0.0 or not math.isfinite(se):
+        return _six_digits(mean) + (" ± 0" if se == 0.0 else "")
     power = math.floor(math.log10(max(abs(mean), se)))
     if -3 <= power < _PLAIN:
         places = _places(se)
@@ -69,7 +66,7 @@ def spread(summary: Summary) -> str:
     """Return a standard deviation; 0 if it is only rounding."""
     if math.isnan(summary.sd):
         return "–"
-    return "0" if summary.sd <= _ROUNDING * abs(summary.mean) else f"{summary.sd:.4g}"
+    return f"{without_rounding(summary.mean, summary.sd):.4g}"
 
 
 def _places(error: float) -> int:
@@ -171,7 +168,7 @@ def answer(outcome: Outcome) -> str:
         )
         parts = [f"{found}: {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
         if others:
-            parts.append(f"The smallest regret belongs to {listed(others)}")
+            parts.append(f"The smallest expected regret (pseudo-regret) belongs to {listed(others)}")
     else:
         regret = (
             measured(result.mean[-1], result.se[-1])
@@ -179,7 +176,8 @@ def answer(outcome: Outcome) -> str:
             else "that is too large for a double"
         )
         alone = f"Only {best} was run" if len(outcome.standings) == 1 else f"{these} {best} would have done best"
-        parts = [f"{alone}: a regret of {regret} over {counted(outcome.losses.n_rounds, 'round')}, {trials}"]
+        rounds = counted(outcome.losses.n_rounds, "round")
+        parts = [f"{alone}: an expected regret (pseudo-regret) of {regret} over {rounds}, {trials}"]
         if result.mean[-1] < 0.0:
             while_there = " in the rounds in which that arm was there" if outcome.losses.n_away else ""
             parts[0] += f" (below 0: it did better than every single arm{while_there})"
@@ -201,7 +199,7 @@ def answer(outcome: Outcome) -> str:
         last = curves[worst].result
         # Policies that see all losses are in the table too, and not ranked.
         among = "" if len(outcome.standings) in (0, len(curves)) else " of those that see one arm per round"
-        parts.append(f"{worst} has the largest regret{among}, {measured(last.mean[-1], last.se[-1])}")
+        parts.append(f"{worst} has the largest expected regret{among}, {measured(last.mean[-1], last.se[-1])}")
     needs = [name for name in (best, *tied) if curves[name].policy.needs_horizon]
     if needs:
         parts.append(f"{listed(needs)} had to be told the number of rounds in advance")
