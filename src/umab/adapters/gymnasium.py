@@ -22,7 +22,8 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
     There is nothing to observe, so the observation is always 0: a round number would let an agent learn the table by
     heart. Nothing is random: all episodes have the same losses, whatever the seed.
 
-    ``info`` has the ``loss``, the ``round`` that was played, from 0, and the ``regret`` up to it, as in `umab.Result`.
+    ``info`` has the ``loss``, the ``round`` that was played, from 0, and the ``regret`` up to it: sampled
+    regret, of the arms that were pulled, as ``umab.simulate(..., expected=False)`` counts it.
 
     Parameters
     ----------

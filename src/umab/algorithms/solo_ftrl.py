@@ -37,7 +37,7 @@ class SOLOFTRL(FullInformation):
     --------
     >>> import umab
     >>> umab.simulate(umab.SOLOFTRL(), [[0.0, 1.0]] * 100, n_trials=10)
-    Result(solo-ftrl: sampled regret 1.4 ± 0.3055 after 100 rounds, 10 trials)
+    Result(solo-ftrl: expected regret 1.94534 ± 0 after 100 rounds, 10 trials)
     """
 
     scale_free: ClassVar[bool] = True

@@ -112,7 +112,7 @@ def _sequence(losses: Losses, switches: int) -> str:
 
 _WHICH = """\
 Expected regret counts what the draw of each round costs on average, as umab.simulate does. With expected=False,
-simulate counts the arms that were drawn: sampled regret, which has the same mean and a larger error."""
+simulate counts the arms that were drawn: sampled regret, which has the same mean and usually a larger error."""
 
 _WHICH_IF_AWAY = """\
 Expected regret counts what the draw of each round costs on average, as umab.simulate does. It is the largest over the

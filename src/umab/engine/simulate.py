@@ -103,8 +103,8 @@ def simulate(
     expected
         Which regret. True gives the expected regret (pseudo-regret): a round counts its expected loss ⟨p'_t, ℓ_t⟩ over
         the draw. False gives the sampled regret: a round counts the loss of the arm drawn. Both have the same mean, and
-        the expected regret has the smaller error. (If arms are away, the means agree against each single arm, and the
-        largest over arms need not.) The arms drawn are the same, bit for bit.
+        the expected regret usually has the smaller error. (If arms are away, the means agree against each single arm,
+        and the largest over arms need not.) The arms drawn are the same, bit for bit, and the time nearly so.
     keep
         ``"all"`` keeps the regret and the arm of every round of every trial: 8 bytes for an expected regret, and 1 for
         an arm if there are at most 256. ``"arms"`` keeps the arms but not the expected regret of every round;
@@ -147,8 +147,8 @@ def simulate(
     >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(1000, 3))
     >>> for result in umab.simulate(["umab-nn", "uniform"], losses, n_trials=100):
     ...     print(result)
-    Result(umab-nn: sampled regret 119.639 ± 2.791 after 1000 rounds, 100 trials)
-    Result(uniform: sampled regret 1381.45 ± 8.575 after 1000 rounds, 100 trials)
+    Result(umab-nn: expected regret 123.314 ± 3.53 after 1000 rounds, 100 trials)
+    Result(uniform: expected regret 1378.55 ± 0 after 1000 rounds, 100 trials)
     """
     n_trials = checks.whole("n_trials", n_trials, least=1)
     seed = checks.whole("seed", seed, least=0)

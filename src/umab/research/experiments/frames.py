@@ -41,7 +41,7 @@ def read_sweep(
       texts; if the values are of several kinds, all of them are texts. A parameter with the name of another column is
       called ``parameter_NAME``.
     - data (the label of the table), sha256, n_rounds, n_arms, delay, seed, n_trials.
-    - regret, se, sd: mean, standard error and standard deviation of the final expected regret over the trials.
+    - regret, se, sd: mean, standard error and standard deviation of the final expected regret (pseudo-regret).
     - final_regret: a list with the regret of each trial. round, mean_curve, sd_curve: lists with the points of the
       regret curve. ``explode`` turns lists into rows, in both libraries.
     - versions: what the numbers were computed with, as JSON.
