@@ -22,6 +22,7 @@ import umab
 import umab.datasets
 from helpers import PATIENCE
 from umab import cli
+from umab.cli import suite
 from umab.cli.reports import COMPILING
 from umab.datasets import sources
 from umab.research.experiments import runner
@@ -416,9 +417,49 @@ def test_only_real_data_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest
     chosen = ["reproduce", "--figure", "stock", "--setting", "printed", "--trials", "2", "--out", "a"]
     assert cli.main([*chosen, "--data", "real"]) == 2 and not (tmp_path / "a" / "results.json").exists()
     assert "all_stocks_5yr.csv" in capsys.readouterr().err
-    assert cli.main(chosen) == 0 and "stock, stand-in data" in capsys.readouterr().out
+    assert cli.main(chosen) == 0
+    printed = capsys.readouterr().out
+    assert "stock, stand-in data" in printed and "Stand-ins were used for: stock. To get the public tables " in printed
     assert cli.main(["data", "fetch"]) == 1
     assert capsys.readouterr().out.count("not found (there is no network in this test)") == 2
+
+
+HOW = (
+    "To get the public tables all_stocks_5yr.csv and walmart_train.csv: run 'umab data fetch', which needs a network, "
+    "or put them into a folder and set UMAB_DATA to this folder; 'umab data' shows what was found."
+)
+
+
+def test_with_stand_ins_every_command_says_how_to_get_the_real_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def no_network(source: Any) -> Path:
+        raise sources.FetchError("there is no network in this test")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UMAB_DATA", str(tmp_path))  # a folder without tables
+    monkeypatch.setenv("UMAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sources, "fetch", no_network)
+    lines(tmp_path / "own.toml", 'data = {name = "sales"}', 'policies = ["uniform"]', "trials = 2")
+    lines(tmp_path / "grid.toml", 'data = {name = "sales"}', 'policies = ["uniform"]', "trials = 2")
+    for command, used in (
+        (["reproduce", "--figure", "sales", "--trials", "2"], "sales"),
+        (["run", "own.toml"], "own"),
+        (["sweep", "grid.toml", "--dry-run"], "sales (stand-in)"),
+    ):
+        assert cli.main(command) == 0
+        printed = capsys.readouterr().out
+        assert f"Not all data are real. Stand-ins were used for: {used}. {HOW}\n" in printed
+        assert cli.main([*command, "--data", "stand-in"]) == 0
+        printed = capsys.readouterr().out
+        assert "As --data stand-in asks, stand-ins were used for: " in printed and "umab data" not in printed
+    monkeypatch.setattr(suite, "_run_general", lambda options, place: (None, ["closing-prices"]))
+    assert cli.main(["suite"]) == 0
+    assert f"Stand-ins were used for: closing-prices. {HOW}\n" in capsys.readouterr().out
+    assert cli.main(["data"]) == 0
+    assert capsys.readouterr().out.endswith(f"\n\n{HOW} Until then, commands use stand-ins.\n")
+    assert cli.main(["data", "list", "sales"]) == 0
+    assert "\n\nTo get the public table walmart_train.csv: " in capsys.readouterr().out
 
 
 def test_data_fetch_fetches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
 
 def show_data(options: argparse.Namespace) -> int:
     """List, fetch or verify the public tables."""
-    from umab.datasets.sources import SOURCES, fetch, status
+    from umab.datasets.sources import SOURCES, fetch, how_to_get, status
 
     for name in options.names:
         if name not in SOURCES:
@@ -47,4 +47,6 @@ def show_data(options: argparse.Namespace) -> int:
             state = f"not found{problem}"
         failed = failed or bool(found.problem) or (options.action != "list" and not found.verified)
         print(f"{source.name}: {state}\n  {source.size:,} bytes, sha256 {source.sha256}\n  from {source.url}")
+    if how := how_to_get(chosen):
+        print(f"\n{how} Until then, commands use stand-ins.")
     return int(failed)

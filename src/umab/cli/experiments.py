@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from umab.cli.options import REAL, Commands, add_experiment_options, add_run_options, command
 from umab.cli.reports import report_folder, write_report
-from umab.cli.texts import regrets, verdicts
+from umab.cli.texts import regrets, stand_in_note, verdicts
 
 if TYPE_CHECKING:
     from umab.research.experiments.experiment import Experiment
@@ -126,4 +126,6 @@ def _run_and_report(
         title, lede = head(done)
         about = Head(title=title, lede=lede, command=options.command)
         page = f"\n{write_report(done, place, about, options.certify)}" if place else ""
-    print(f"{regrets(done)}\n{verdicts(done)}{page}")  # after the report is written: a closed pipe would end this
+    note = stand_in_note((outcome.experiment.id for outcome in done.outcomes if outcome.stand_in), options.data)
+    note = f"\n{note}\n" if note else ""
+    print(f"{regrets(done)}\n{verdicts(done)}{note}{page}")  # after the report is written: a closed pipe would end this

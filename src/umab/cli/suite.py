@@ -8,7 +8,7 @@ from typing import Any
 
 from umab.cli.options import REAL, Commands, add_data_option, add_device_options, command, whole_from
 from umab.cli.reports import report_folder
-from umab.cli.texts import as_table
+from umab.cli.texts import as_table, stand_in_note
 
 
 def add(commands: Commands) -> None:
@@ -66,8 +66,8 @@ def run_suite(options: argparse.Namespace) -> None:
     run = {"general": _run_general, "changing": _run_changing, "heavy": _run_heavy}[options.group]
     with report_folder(options, f"report-{'suite' if options.group == 'general' else options.group}") as place:
         page, missing = run(options, place)
-    if missing:
-        print(f"Not all data are real. Stand-ins were used for: {', '.join(missing)}.\n")
+    if note := stand_in_note(missing, options.data):
+        print(f"{note}\n")
     if page:
         print(page)
 

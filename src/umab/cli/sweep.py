@@ -82,7 +82,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         n_apart = 0 if options.dry_run else parts.sort_out(grid, out)
         done = parts.done(out) & grid.cells.keys()
         cells = [cell for id, cell in grid.cells.items() if id not in done]
-        print("".join(f"{line}\n" for line in sweep_notes(grid, n_apart)), end="", flush=True)
+        print("".join(f"{line}\n" for line in sweep_notes(grid, n_apart, options.data)), end="", flush=True)
         if options.dry_run:
             if options.device == "gpu":
                 print("the time is that of the processor; a GPU takes less")

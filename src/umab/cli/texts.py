@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from umab._support.display import counted, regret_named
@@ -61,7 +61,22 @@ def verdicts(run: Run) -> str:
     return "\n" + as_table(rows) + "\n"
 
 
-def sweep_notes(grid: Grid, n_others: int) -> list[str]:
+def stand_in_note(names: Iterable[str], data: str) -> str:
+    """Say what stand-ins were used for, and how to get the real tables; nothing if there were none.
+
+    `data` is what the option --data says.
+    """
+    from umab.datasets.sources import how_to_get
+
+    used = ", ".join(dict.fromkeys(names))
+    if not used:
+        return ""
+    if data == "stand-in":
+        return f"Not all data are real. As --data stand-in asks, stand-ins were used for: {used}."
+    return f"Not all data are real. Stand-ins were used for: {used}. {how_to_get()}".rstrip()
+
+
+def sweep_notes(grid: Grid, n_others: int, data: str) -> list[str]:
     """Say what may surprise: policies not run, tables given twice, arms away, stand-ins, and parts of other grids."""
     from umab.research.report import words
 
@@ -72,8 +87,8 @@ def sweep_notes(grid: Grid, n_others: int) -> list[str]:
         for table in grid.tables
         if table.n_away
     ]
-    if stand_ins := [table.label for table in grid.tables if table.stand_in]:
-        said.append(f"Not all data are real: {words.listed(stand_ins)}.")
+    if note := stand_in_note((table.label for table in grid.tables if table.stand_in), data):
+        said.append(note)
     if n_others:
         said.append(f"The folder other-parts keeps {counted(n_others, 'part')} of other grids or versions.")
     return said

@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -146,6 +147,18 @@ def cache_folder() -> Path:
 def find(source: Source) -> Path | None:
     """Return the file of a table in ``$UMAB_DATA`` or else in the cache, unread; None if there is none."""
     return _in_data_folder(source) or _in_cache(source)
+
+
+def how_to_get(wanted: Iterable[Source] = tuple(SOURCES.values())) -> str:
+    """Say how to get those public tables that are not there; nothing if all are."""
+    missing = [source.file for source in wanted if find(source) is None]
+    if not missing:
+        return ""
+    tables, them = ("table", "it") if len(missing) == 1 else ("tables", "them")
+    return (
+        f"To get the public {tables} {' and '.join(missing)}: run 'umab data fetch', which needs a network, or put "
+        f"{them} into a folder and set UMAB_DATA to this folder; 'umab data' shows what was found."
+    )
 
 
 def read(path: Path, source: Source) -> bytes:
