@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import json
 import math
 import os
@@ -16,12 +17,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import distributed
 import duckdb
+import joblib
 import numpy as np
 import polars
 import pytest
+from joblib._parallel_backends import SequentialBackend
 
 import umab
 from helpers import PATIENCE
@@ -724,11 +729,61 @@ def test_dask_workers_with_other_versions_are_refused(folder: Path, dask: Dask) 
     assert f"numpy 1.0 instead of {np.__version__}" in done.stderr
 
 
+STARTED = "No --address is given: started a local Dask cluster with 2 workers"
+
+
+def left_over(session: int) -> list[str]:
+    """Return the processes of a session that have not ended; nobody may have asked for the status of one that has."""
+    listed = subprocess.run(["ps", "-ww", "-o", "args=", "--sid", str(session)], capture_output=True, text=True)
+    return [line for line in listed.stdout.splitlines() if "<defunct>" not in line]
+
+
+def test_without_an_address_dask_gets_a_local_cluster(folder: Path) -> None:
+    with start(folder, "quick.toml", "--backend", "dask", "--workers", "2", "--out", "dask") as process:
+        printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Traceback" not in errors
+    assert printed.startswith(STARTED) and printed.count("cluster") == 1 and "50 of 50 cells are done" in printed
+    assert left_over(process.pid) == []
+    assert run_here(folder, "quick.toml", "--out", "local") == 0
+    assert written(folder / "dask") == written(folder / "local")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_local_cluster_of_dask(folder: Path, local: dict[str, bytes]) -> None:
+    out = folder / "sweep-long"
+    with start(folder, "long.toml", "--backend", "dask", "--workers", "2") as process:
+        in_the_middle(out, process)
+        os.killpg(process.pid, signal.SIGINT)
+        printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and printed.startswith(STARTED)
+    assert errors.startswith("umab: stopped; ") and errors.count("\n") == 1
+    until(lambda: left_over(process.pid) == [])
+    assert 3 <= len(written(out)) < len(local)
+
+
+@pytest.mark.parametrize(("error", "has_page"), [(RuntimeError, True), (KeyboardInterrupt, False)])
+def test_a_local_cluster_of_dask_has_an_end(
+    error: type[BaseException], has_page: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    local_cluster = distributed.LocalCluster
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **given: opened.append(local_cluster(**given)) or opened[0])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: has_page or None)
+    with cluster.crew("dask", idle=True) as crew:
+        assert crew.started == "" and crew.n_workers >= 1 and opened == []
+    with pytest.raises(error), cluster.crew("dask", 1) as crew:
+        assert len(opened[0].workers) == crew.n_workers == 1 and crew.here
+        assert crew.started.startswith("No --address is given: started a local Dask cluster with 1 worker")
+        where = re.search(r"; its dashboard is at http://127\.0\.0\.1:\d+/status\.$", crew.started)
+        assert (where is not None) == has_page
+        raise error
+    assert opened[0].status.name == "closed"
+
+
 def test_options_that_do_not_go_together_are_refused(folder: Path, capsys: Any) -> None:
     (folder / "full").mkdir()
     (folder / "full" / "thesis.tex").write_text("mine")
     for arguments, said in (
-        (("--backend", "dask"), ("dask", "--address tcp://HOST:8786")),
         (("--address", "tcp://x:1"), ("address", "threads", "--backend dask")),
         (("--backend", "dask", "--address", "tcp://x:1", "--workers", "2"), ("dask", "--workers")),
         (("--backend", "dask", "--address", "nowhere"), ("Dask", "tcp://HOST:8786", "'nowhere'")),
@@ -825,8 +880,8 @@ def test_the_report_has_maps_and_curves(found: Found, tmp_path: Path) -> None:
         "umab-g-a, best of 4: stochastic",
         "umab-g-a, best of 4: bad_losses",
         "umab-s, best of 2: tables",
-        "Regret on stochastic",
-        "Regret on bad_losses",
+        "Expected regret on stochastic",
+        "Expected regret on bad_losses",
     ]
     (value,) = [each for each in charts["2"]["data"]["values"] if (each["row"], each["column"]) == ("4", "0.1")]
     known = found.relative("umab-g-a:initial_scale=0.1,rate=4", "stochastic")
@@ -863,6 +918,36 @@ def test_a_report_can_be_drawn_while_a_sweep_runs(folder: Path, capsys: Any) -> 
 
 
 # Ray.
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("page", ["127.0.0.1:8265", ""])
+@pytest.mark.parametrize("address", [None, "auto"])
+def test_without_an_address_ray_starts_a_local_cluster_that_has_an_end(
+    address: str | None, page: str, error: type[BaseException] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for Ray, which is not installed everywhere."""
+    called: list[Any] = []
+    ray, bridge = ModuleType("ray"), ModuleType("ray.util.joblib")
+    ready = SimpleNamespace(dashboard_url=page)
+    ray.init = lambda **options: called.append(options) or ready  # type: ignore[attr-defined]
+    ray.shutdown = lambda: called.append("closed")  # type: ignore[attr-defined]
+    ray.cluster_resources = lambda: {"CPU": 3.0}  # type: ignore[attr-defined]
+    bridge.register_ray = lambda: joblib.register_parallel_backend("ray", SequentialBackend)  # type: ignore[attr-defined]
+    for module in (ray, ModuleType("ray.util"), bridge):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(error) if error else contextlib.nullcontext(), cluster.crew("ray", 3, address) as crew:
+        (options,) = called
+        assert crew.n_workers == 3 and crew.here == (address is None)
+        if address:
+            assert options["address"] == "auto" and "num_cpus" not in options and crew.started == ""
+        else:
+            assert options["address"] == "local" and options["num_cpus"] == 3
+            where = f"; its dashboard is at http://{page}" if page else ""
+            assert crew.started == f"No --address is given: started a local Ray cluster with 3 workers{where}."
+        if error:
+            raise error
+    assert called[1:] == ["closed"]
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
         "--workers",
         type=whole_from(1),
         metavar="N",
-        help="number of workers (default: one per core, or all that a cluster has)",
+        help="number of workers (default: one per core, or all of the cluster at --address)",
     )
     sweeping.add_argument(
         "--device",
@@ -42,7 +42,11 @@ def add(commands: Commands) -> None:
         default="cpu",
         help="what runs the trials of a cell; on an NVIDIA GPU, many cells run at once (default: cpu)",
     )
-    sweeping.add_argument("--address", help="address of the Dask scheduler or of the Ray cluster")
+    sweeping.add_argument(
+        "--address",
+        help="address of the Dask scheduler or of the Ray cluster; auto for the Ray cluster of this machine (default: "
+        "start a cluster on this machine, and close it at the end)",
+    )
     sweeping.add_argument(
         "--out",
         metavar="FOLDER",
@@ -72,6 +76,8 @@ def run_sweep(options: argparse.Namespace) -> int:
         print(sweep_page.write(Found.of(grid, parts.read(grid, out)), out / "report", options.command))
         return 0
     with cluster.crew(options.backend, options.workers, options.address, idle=options.dry_run) as crew:
+        if crew.started:
+            print(crew.started, flush=True)
         if options.dry_run:
             before, heads = cost.memory_before(sweep), cost.Heads()
             grid = grid_of(sweep, real, heads.keep, options.device)

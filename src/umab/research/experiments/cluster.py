@@ -7,6 +7,7 @@ it: its progress, what is left after a worker died, and where the next run conti
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from umab._support import checks
+from umab._support.display import counted
 from umab._support.extras import extra
 from umab._support.progress import Progress
 from umab.engine.simulate import n_cores
@@ -36,6 +38,9 @@ _HOPELESS = 3
 
 _SECONDS_TO_CONNECT = 20
 
+_IGNORE_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+"""What a Dask worker runs first: a terminal sends Ctrl-C to all processes, and the client ends its workers."""
+
 
 class Crew(NamedTuple):
     """Workers that are ready."""
@@ -49,19 +54,19 @@ class Crew(NamedTuple):
     """Whether the workers run on this machine, with all its cores."""
     lost: Callable[[], bool] = lambda: False
     """Whether the connection to the workers is lost."""
+    started: str = ""
+    """What was started for them, in a sentence; nothing if they were there, or are threads or plain processes."""
 
 
 def check_options(backend: str, n_workers: int | None, address: str | None) -> None:
     """Refuse options that do not go together."""
     checks.one_of("backend", backend, get_args(Backend))
-    if backend == "dask" and not address:
-        raise ValueError("the backend dask needs the address of a scheduler: add --address tcp://HOST:8786")
-    if backend == "dask" and not re.fullmatch(r"(\w+://)?.+:\d+/?", str(address)):
+    if backend == "dask" and address and not re.fullmatch(r"(\w+://)?.+:\d+/?", address):
         raise ValueError(f"the address of a Dask scheduler must look like tcp://HOST:8786, but got {address!r}")
     if address and backend not in ("dask", "ray"):
         raise ValueError(f"only the backends dask and ray take an address, but got {backend}; add --backend dask")
-    if n_workers is not None and backend == "dask":
-        raise ValueError("the backend dask uses all workers of its cluster, so --workers cannot be given")
+    if n_workers is not None and address and backend == "dask":
+        raise ValueError("the backend dask uses all workers of a cluster with an address, so --workers cannot be given")
 
 
 @contextlib.contextmanager
@@ -77,20 +82,20 @@ def crew(
     n_workers
         How many; None for one per core, or all that a cluster has.
     address
-        The address of a Dask scheduler or of a Ray cluster. None for the Ray cluster of this machine, which Ray starts
-        if there is none.
+        The address of a Dask scheduler or of a Ray cluster; ``"auto"`` for the Ray cluster that runs on this machine.
+        None starts a cluster on this machine, which is closed at the end.
     idle
         Whether they will run nothing. Then workers of this machine are only counted, and joblib is not needed.
     """
     check_options(backend, n_workers, address)
-    if idle and backend in ("threads", "processes"):
+    if idle and not address:
         yield Crew(n_workers or _n_cores(), _refuse_to_work, threads=backend == "threads", here=True)
         return
     with extra("sweep", "a sweep"):
         import joblib
         import polars  # noqa: F401  # writes the parts
     if backend == "dask":
-        with _dask(str(address)) as found:
+        with _dask(n_workers, address) as found:
             yield found
         return
     if backend == "ray":
@@ -273,7 +278,7 @@ def _leave_signals_to_the_client() -> None:
 
 
 @contextlib.contextmanager
-def _dask(address: str) -> Iterator[Crew]:
+def _dask(n_workers: int | None, address: str | None) -> Iterator[Crew]:
     with extra("dask", "a sweep on Dask"):
         import distributed
     from joblib import Parallel
@@ -300,11 +305,25 @@ def _dask(address: str) -> Iterator[Crew]:
             """Return the number of workers, but at least 2: joblib takes a single one to be this process."""
             return max(2, int(super().effective_n_jobs(n_jobs)))
 
-    try:
-        client = distributed.Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise OSError(f"there must be a Dask scheduler at {address!r}, but: {error}") from None
-    with client:
+    with contextlib.ExitStack() as stack:
+        cluster = None
+        if not address:
+            number = n_workers or _n_cores()
+            has_page = importlib.util.find_spec("bokeh") is not None
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=number,
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0" if has_page else None,
+                    silence_logs=logging.CRITICAL,
+                    preload=_IGNORE_INTERRUPTS,
+                )
+            )
+        try:
+            client = distributed.Client(cluster or address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise OSError(f"there must be a Dask scheduler at {address!r}, but: {error}") from None
+        stack.enter_context(client)
         if not client.ncores():
             try:
                 client.wait_for_workers(1, timeout=_SECONDS_TO_CONNECT)
@@ -312,7 +331,19 @@ def _dask(address: str) -> Iterator[Crew]:
                 raise OSError(f"a sweep needs a worker, but the Dask scheduler at {address!r} has none") from None
         # All cells are sent at once, so that workers that join later find something to do.
         parallel = Parallel(-1, backend=Dask(client=client), batch_size=1, pre_dispatch="all")
-        yield Crew(sum(client.ncores().values()), parallel, lost=lambda: client.status != "running")
+        yield Crew(
+            sum(client.ncores().values()),
+            parallel,
+            here=cluster is not None,
+            lost=lambda: client.status != "running",
+            started="" if cluster is None else _started("Dask", number, cluster.dashboard_link if has_page else ""),
+        )
+
+
+def _started(kind: str, n_workers: int, dashboard: str) -> str:
+    """Say that a cluster was started here."""
+    where = f"; its dashboard is at {dashboard}" if dashboard else ""
+    return f"No --address is given: started a local {kind} cluster with {counted(n_workers, 'worker')}{where}."
 
 
 @contextlib.contextmanager
@@ -324,9 +355,13 @@ def _ray(n_workers: int | None, address: str | None) -> Iterator[Crew]:
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise Ray warns about it
     register_ray()
-    ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    here: dict[str, Any] = {} if address else {"num_cpus": n_workers or _n_cores()}
+    ready = ray.init(address=address or "local", logging_level=logging.ERROR, log_to_driver=False, **here)
     try:
         number = n_workers or int(ray.cluster_resources().get("CPU", 1))
-        yield Crew(number, Parallel(number, backend="ray", batch_size=1))
+        # Ray itself leaves out http://.
+        page = f"http://{ready.dashboard_url}" if ready.dashboard_url else ""
+        started = "" if address else _started("Ray", number, page)
+        yield Crew(number, Parallel(number, backend="ray", batch_size=1), here=not address, started=started)
     finally:
         ray.shutdown()
