@@ -14,6 +14,8 @@ import textwrap
 from typing import Any
 
 import numpy as np
+import pandas
+import polars
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +28,12 @@ from umab.contextual.models import Spread
 
 ARMS = ("small", "large")
 EVERY = [contextual.ContextFree(), contextual.Linear(), contextual.ByKey("kind"), contextual.SingleArms()]
+RECORDS: list[dict[str, Any]] = [
+    {"words": 10.0, "kind": "chat", "flag": True},
+    {"words": 900.0, "kind": None, "flag": False},
+    {"words": None, "kind": "code", "flag": True},
+]
+ROWS = pandas.DataFrame(RECORDS)
 
 
 def request(random: np.random.Generator) -> dict[str, Any]:
@@ -208,6 +216,16 @@ def test_if_an_expert_fails_the_others_learn_and_the_caller_is_told() -> None:
     ("context", "message"),
     [
         ("words", "a context must be a dict"),
+        (("words", 3.0), "a context must be a dict or a row of a frame"),
+        (ROWS, r"must be one row of a frame, but got DataFrame of shape \(3, 3\); pass one row at a time$"),
+        (ROWS[:0], r"must be one row of a frame, but got DataFrame of shape \(0, 3\)"),
+        (polars.from_dicts(RECORDS), r"must be one row of a frame, but got DataFrame of shape \(3, 3\)"),
+        (polars.from_dicts(RECORDS).lazy(), "must be a dict or a row of a frame, with names, but got <LazyFrame"),
+        (ROWS["words"], "names in a context must be strings, but got 0"),
+        (polars.Series("words", [1, 2, 3]), r"with names, but got Series of shape \(3,\)"),
+        (next(ROWS.rename(columns={"words": "n words"}).itertuples()), "has renamed one .* to _1; use frame.iterrows"),
+        (pandas.DataFrame([[1, 2]], columns=["x", "x"]).iloc[0], "must differ, but 'x' appears 2 times"),
+        (pandas.DataFrame({"when": pandas.to_datetime(["2026-01-01"])}).iloc[0], "got when=Timestamp"),
         ({1: 2.0}, "names in a context must be strings"),
         ({"words": float("nan")}, "from -1e.100 to 1e.100"),
         ({"words": float("inf")}, "or None if unknown"),
@@ -225,6 +243,35 @@ def test_bad_contexts_are_refused_and_change_nothing(context: Any, message: str)
     with pytest.raises((TypeError, ValueError), match=message):
         learner.select(context)
     assert learner.to_json() == before
+
+
+def rows_of(at: int) -> dict[str, Any]:
+    """Return one row of the frame in all forms in which pandas and polars give it."""
+    same = polars.from_dicts(RECORDS)
+    return {
+        "iloc": ROWS.iloc[at],
+        "iterrows": list(ROWS.iterrows())[at][1],
+        "itertuples": list(ROWS.itertuples())[at],
+        "itertuples without the index": list(ROWS.itertuples(index=False, name="Row"))[at],
+        "a frame of one row": ROWS.iloc[[at]],
+        "nullable": ROWS.convert_dtypes().iloc[at],
+        "polars": same[at],
+        "iter_rows": list(same.iter_rows(named=True))[at],
+        "columns in another order": ROWS[["kind", "words", "flag"]].iloc[at],
+    }
+
+
+def test_a_row_of_a_frame_is_a_context_by_its_names() -> None:
+    for form in rows_of(0):
+        told, rows = contextual.Learner(ARMS, EVERY, seed=0), contextual.Learner(ARMS, EVERY, seed=0)
+        for at, record in enumerate(RECORDS * 3):
+            for learner, context in ((told, record), (rows, rows_of(at % len(RECORDS))[form])):
+                choice = learner.select(context)
+                assert dict(learner._contexts[choice.id]) == {k: v for k, v in record.items() if v is not None}, form
+                learner.update(choice, loss=float(at) if choice.arm == ARMS[0] else 2.0)
+        assert told.weights() == pytest.approx(rows.weights()) and told._kinds.has_string == rows._kinds.has_string, (
+            form
+        )
 
 
 def test_new_names_missing_names_and_none_are_fine() -> None:

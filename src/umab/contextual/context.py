@@ -1,17 +1,28 @@
-"""Contexts: what is known about a request before the choice, as a dict; and as the numbers that models take."""
+"""Contexts: what is known about a request before the choice, by names; and as the numbers that models take."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Context = Mapping[str, Any]
-"""From names to numbers, strings, booleans or None, which says that the value is not known, as a missing name does."""
+from umab._support.checks import shown
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Context: TypeAlias = "Mapping[str, Any] | tuple[Any, ...] | pandas.Series[Any] | pandas.DataFrame | polars.DataFrame"
+"""From names to numbers, strings, booleans or None, which says that the value is not known, as a missing name does.
+
+A row of a frame is one too: a pandas Series, a named tuple of `itertuples`, or a frame of one row. In a row, nan and
+the NA of pandas say that a value is not known.
+"""
 
 Known = Mapping[str, float | str]
 """A context that was checked: only what is known, as floats and strings."""
@@ -26,12 +37,10 @@ LARGEST = 1e100
 
 def checked(context: Any) -> Known:
     """Return a context without what is not known."""
-    if not isinstance(context, Mapping):
-        raise TypeError(f"a context must be a dict, but got {context!r}")
     known: dict[str, float | str] = {}
-    for name, value in context.items():
+    for name, value in (context if isinstance(context, Mapping) else _of_row(context)).items():
         if not isinstance(name, str):
-            raise TypeError(f"the names in a context must be strings, but got {name!r}")
+            raise TypeError(f"the names in a context must be strings, but got {shown(name)}")
         plain = value.item() if isinstance(value, np.generic) else value
         if plain is None:
             continue
@@ -40,8 +49,47 @@ def checked(context: Any) -> Known:
         elif isinstance(plain, (bool, int, float)):
             known[name] = _number(name, plain)
         else:
-            raise TypeError(f"a value in a context must be a number, a string or None, but got {name}={value!r}")
+            raise TypeError(f"a value in a context must be a number, a string or None, but got {name}={shown(value)}")
     return MappingProxyType(known)  # experts share it, and must not change it
+
+
+def _of_row(row: Any) -> dict[Any, Any]:
+    """Return a row of a frame by the names of its columns, with None for what is not known; refuse anything else.
+
+    Rows are recognised by what they can do, so pandas and polars need not be imported.
+    """
+    fields = getattr(row, "_fields", None)
+    if isinstance(row, tuple) and fields is not None:
+        pairs = list(zip(fields, row, strict=True))
+        if fields[:1] == ("Index",) and type(row).__module__.partition(".")[0] == "pandas":
+            del pairs[0]  # itertuples puts the label of the row first, which iterrows does not have among its values
+        for name, _ in pairs:
+            if name.startswith("_"):  # as no field may, unless itertuples had to rename it
+                raise ValueError(
+                    "a named tuple must have the names of the columns, but itertuples has renamed one that is no "
+                    f"identifier to {name}; use frame.iterrows(), or rename the column"
+                )
+    elif hasattr(row, "shape") and hasattr(row, "columns"):  # a LazyFrame has no shape, and would read its file
+        if row.shape[0] != 1:
+            raise ValueError(f"a context must be one row of a frame, but got {shown(row)}; pass one row at a time")
+        cells = next(row.itertuples(index=False, name=None)) if hasattr(row, "iloc") else row.row(0)
+        pairs = list(zip(row.columns, cells, strict=True))
+    elif hasattr(row, "iloc"):
+        pairs = list(row.items())
+    else:
+        raise TypeError(f"a context must be a dict or a row of a frame, with names, but got {shown(row)}")
+    found = {name: None if _is_unknown(value) else value for name, value in pairs}
+    if len(found) < len(pairs):
+        twice, times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the names in a context must differ, but {shown(twice)} appears {times} times")
+    return found
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether a cell of a frame is missing: None, nan, or the NA or NaT of pandas."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _number(name: str, value: float) -> float:

@@ -50,9 +50,9 @@ class Learner(Guarded):
 
     Notes
     -----
-    A context is a dict from names to numbers, strings or None. A name may be missing at times, and new names may come
-    later: models take a missing value as one that is not known. A name that had numbers must not have strings later.
-    Threads may share a learner.
+    A context is a dict from names to numbers, strings or None, or a row of a pandas or polars frame, whose columns are
+    the names. A name may be missing at times, and new names may come later: models take a missing value as one that is
+    not known. A name that had numbers must not have strings later. Threads may share a learner.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Learner(Guarded):
         labels = labels_of(arms)
         given = [ContextFree(), Linear()] if experts is None else experts
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-            raise TypeError(f"experts must be a list, but got experts={experts!r}")
+            raise TypeError(f"experts must be a list, but got experts={checks.shown(experts)}")
         if not given:
             raise ValueError("experts must have at least one expert, but got none")
         self._experts = [as_expert(each) for each in given]
@@ -138,7 +138,7 @@ class Learner(Guarded):
         return {str(name): weight for name, weight in self._learner.weights().items()}
 
     def select(self, context: Context) -> Choice:
-        """Draw an arm for a context. Selecting again before the loss is known is fine."""
+        """Draw an arm for a context: a dict, or a row of a frame. Selecting again before the loss is known is fine."""
         known = checked(context)
         with self._changing():
             self._kinds.check(known)
@@ -303,7 +303,7 @@ class Learner(Guarded):
 def _as_choice(choice: Any) -> Choice:
     """Return a choice, or the list that JSON turns one into, but no label, from which nothing can be learned here."""
     if not isinstance(choice, (tuple, list)):
-        raise TypeError(f"a choice must be what select returned, but got {choice!r}")
+        raise TypeError(f"a choice must be what select returned, but got {checks.shown(choice)}")
     return choice  # type: ignore[return-value]
 
 
@@ -315,7 +315,7 @@ def _kind_of(expert: Expert) -> str | None:
 def _read_experts(saved: Any, given: Any, unpickle: bool, learner: OnlineLearner) -> list[Expert]:
     """Return the experts of a saved learner: made anew, or those that were given, with what they had learned."""
     if given is not None and not isinstance(given, Sequence):
-        raise TypeError(f"experts must be a list, but got experts={given!r}")
+        raise TypeError(f"experts must be a list, but got experts={checks.shown(given)}")
     if given is not None and len(given) != len(saved):
         raise ValueError(f"experts must be the {len(saved)} that were saved, but got {len(given)}")
     found = []
