@@ -221,6 +221,8 @@ def evaluate(
     rounds = _Rounds.of(log)
     labels = list(dict.fromkeys(rounds.arms))
     found = {label: estimate(rounds, {label: 1.0}, estimator=estimator, confidence=confidence) for label in labels}
+    if targets is not None and not isinstance(targets, Mapping):
+        raise TypeError(f"targets must be a dict of targets by their names, but got targets={checks.shown(targets)}")
     for name, target in (targets or {}).items():
         if name in found:
             raise ValueError(f"a target must have a name that no arm has, but got {name!r}; write its probabilities")
@@ -320,7 +322,9 @@ def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | No
 
     table = np.asarray(target)
     if table.dtype.kind not in "fiu" or table.ndim > 2:
-        raise TypeError(f"target must be an arm, a dict or an array of probabilities, but got target={target!r}")
+        raise TypeError(
+            f"target must be an arm, a dict or an array of probabilities, but got target={checks.shown(target)}"
+        )
     table = np.atleast_2d(table.astype(np.float64))
     _check_distributions(table)
     if table.shape[0] not in (1, len(rounds.arms)):
@@ -333,7 +337,7 @@ def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | No
     position = {label: index for index, label in enumerate(labels)}
     if missing := seen - set(position):
         raise ValueError(
-            f"the arms of the log must be among {labels!r}, but got {next(iter(missing))!r}; "
+            f"the arms of the log must be among {checks.shown(labels)}, but got {checks.shown(next(iter(missing)))}; "
             "arms=[...] names the columns of the target"
         )
     unseen = [label for label, most in zip(labels, table.max(axis=0), strict=True) if most > 0.0 and label not in seen]
@@ -346,4 +350,6 @@ def _check_distributions(table: Array) -> None:
     good = (table >= 0.0).all(axis=1) & (np.abs(table.sum(axis=1) - 1.0) <= 1e-9)
     if not good.all():
         row = int(np.argmin(good))
-        raise ValueError(f"target must have probabilities that sum to 1, but got {table[row].tolist()} in row {row}")
+        raise ValueError(
+            f"target must have probabilities that sum to 1, but got {checks.shown(table[row].tolist())} in row {row}"
+        )

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
+from umab._support.checks import shown
 from umab._support.extras import extra
 from umab.online.learner import Learner
 from umab.online.metrics import Family, families
@@ -114,7 +115,7 @@ def register(
     >>> collector.unregister()
     """
     if not isinstance(learner, Learner):
-        raise TypeError(f"learner must be a umab.Learner, but got learner={learner!r}")
+        raise TypeError(f"learner must be a umab.Learner, but got learner={shown(learner)}")
     own = {name: str(value) for name, value in (labels or {}).items()}
     learner.metrics(own)  # raises if a label has a name that Prometheus does not allow
     registry = REGISTRY if registry is None else registry

@@ -116,7 +116,9 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
     def update(self, arm_id: Arm, *reward_args: Any, **reward_kwargs: Any) -> None:
         """Learn from the reward of a pull: one number, where higher is better."""
         if len(reward_args) != 1 or reward_kwargs:
-            raise TypeError(f"a reward must be one number, but got {reward_args!r} and {reward_kwargs!r}")
+            raise TypeError(
+                f"a reward must be one number, but got {checks.shown(reward_args)} and {checks.shown(reward_kwargs)}"
+            )
         pulled = next((each for each in self._open if each.arm == arm_id), None)
         if pulled is None and arm_id in self._ever_pulled:
             raise ValueError(

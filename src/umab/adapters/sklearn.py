@@ -169,7 +169,9 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if not hasattr(self, "learner_"):
             for pair in self.estimators:
                 if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                    raise TypeError(f"estimators must be pairs of a name and a fitted estimator, but got {pair!r}")
+                    raise TypeError(
+                        f"estimators must be pairs of a name and a fitted estimator, but got {checks.shown(pair)}"
+                    )
                 name, estimator = pair
                 check_is_fitted(estimator, msg=f"estimators must be fitted, but {name!r}, a %(name)s, is not")
             if len({is_classifier(estimator) for _, estimator in self.estimators}) > 1:

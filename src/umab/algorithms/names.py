@@ -15,6 +15,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from umab._support.checks import shown
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import DEEPEST, equal_to, is_known, look_up, nearest, recommended
 from umab.algorithms.wrapper import Wrapper, own_parameters
@@ -39,7 +40,7 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
     UMABG(exploration='none', rate=4.0, initial_scale=2.0, horizon=None)
     """
     if not isinstance(text, str):
-        raise TypeError(f"a policy's name must be a string, but got {text!r}")
+        raise TypeError(f"a policy's name must be a string, but got {shown(text)}")
     if text == "recommended" or text.startswith("recommended:"):
         given = _texts(text.partition(":")[2] or None, text)
         changing = _read(bool, "changing", given.pop("changing", "True"), text)
@@ -70,7 +71,7 @@ def as_policy(given: Any) -> Policy:
     if isinstance(given, Policy):
         return given
     hint = f"; did you mean {given.__name__}()?" if callable(given) and hasattr(given, "__name__") else ""
-    raise TypeError(f"a policy must be a umab.Policy or the name of one, but got {given!r}{hint}")
+    raise TypeError(f"a policy must be a umab.Policy or the name of one, but got {shown(given)}{hint}")
 
 
 def name_of(policy: Policy) -> str:

@@ -163,11 +163,13 @@ def register(name: str, policy: Policy | type[Wrapper]) -> None:
     """
     if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum() or name == "recommended":
         rule = "consist of letters, digits and dashes and not be 'recommended'"
-        raise ValueError(f"a policy's name must {rule}, but got {name!r}")
+        raise ValueError(f"a policy's name must {rule}, but got {checks.shown(name)}")
     alone = _ADVISED if isinstance(policy, Advised) else _POLICIES
     known: dict[str, Any] = alone if isinstance(policy, Policy) else _WRAPPERS
     if known is _WRAPPERS and not (isinstance(policy, type) and issubclass(policy, Wrapper)):
-        raise TypeError(f"a registered policy must be a umab.Policy or a subclass of umab.Wrapper, but got {policy!r}")
+        raise TypeError(
+            f"a registered policy must be a umab.Policy or a subclass of umab.Wrapper, but got {checks.shown(policy)}"
+        )
     before = _all().get(name)
     if before is not None and (name not in known or _origin(before) != _origin(policy)):
         raise ValueError(f"a policy's name must be new, but {name!r} already stands for {before!r}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NamedTuple, Self, get_type_hints
 
+from umab._support.checks import shown
 from umab.algorithms.base import Change, Policy, moved
 
 
@@ -44,7 +45,7 @@ class Wrapper(Policy):
 
             self._set(policy=policy(self.policy))
         if not isinstance(self.policy, Policy):
-            raise TypeError(f"{self._what} must be a umab.Policy or the name of one, but got {self.policy!r}")
+            raise TypeError(f"{self._what} must be a umab.Policy or the name of one, but got {shown(self.policy)}")
         if self.policy.full_information:
             raise ValueError(f"{self._what} must learn from one arm per round, but got {self.policy.name}")
 

@@ -183,7 +183,7 @@ class ByKey(Expert):
 
     def __init__(self, *keys: str, policy: Policy | str | None = None, most: int = 1000) -> None:
         if not keys or not all(isinstance(each, str) for each in keys):
-            raise TypeError(f"keys must be names in the context, at least one, but got {keys!r}")
+            raise TypeError(f"keys must be names in the context, at least one, but got {checks.shown(keys)}")
         self.keys = keys
         self.policy = policy_for(policy)
         self.most = checks.whole("most", most, least=1)
@@ -266,7 +266,9 @@ def as_expert(expert: Any) -> Expert:
     if isinstance(expert, Expert):
         return expert.copied()
     if isinstance(expert, type) or not callable(expert):
-        raise TypeError(f"an expert must be a umab.contextual.Expert or a function of a context, but got {expert!r}")
+        raise TypeError(
+            f"an expert must be a umab.contextual.Expert or a function of a context, but got {checks.shown(expert)}"
+        )
     return Rule(expert)
 
 

@@ -209,7 +209,7 @@ class Regressor(Expert):
         self._by_name = hasattr(model, "learn_one") and hasattr(model, "predict_one")
         if not self._by_name and not (hasattr(model, "partial_fit") and hasattr(model, "predict")):
             rule = "model must have learn_one and predict_one, or partial_fit and predict"
-            raise TypeError(f"{rule}, but got {model!r}")
+            raise TypeError(f"{rule}, but got {checks.shown(model)}")
         self.model = model
         self.clip = checks.probability("clip", clip)
         self.most = checks.whole("most", most, least=1, most=10_000)

@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from umab._support.checks import shown
 from umab.datasets.sales import sales
 from umab.datasets.selection import selection
 from umab.datasets.stocks import stocks
@@ -67,7 +68,9 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
 def check(name: str, **parameters: Any) -> None:
     """Raise an error if there is no data set of this name, or if it does not take these parameters."""
     if not isinstance(name, str) or name not in DATASETS:
-        raise ValueError(f"a data set must be one of {', '.join(DATASETS)}, but got {name!r}{_hint(name, DATASETS)}")
+        raise ValueError(
+            f"a data set must be one of {', '.join(DATASETS)}, but got {shown(name)}{_hint(name, DATASETS)}"
+        )
     known = [each for each in inspect.signature(DATASETS[name]).parameters if each != "real"]
     for given in parameters:
         if given not in known:

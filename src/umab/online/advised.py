@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from umab._support.checks import shown
 from umab.algorithms.advised import Advised
 from umab.algorithms.base import Policy
 from umab.engine.compiled import advised_kernels, distributions_kernel
@@ -75,11 +76,12 @@ class AdvisedCore(Core):
             given = list(advice)
             if len(given) != len(self.experts):
                 raise ValueError(
-                    f"advice must have one entry for each of {len(self.experts)} experts, but got {given!r}"
+                    f"advice must have one entry for each of {len(self.experts)} experts, but got {shown(given)}"
                 )
         else:
             raise TypeError(
-                f"advice must be a dict of experts, a list with one entry for each, or an array, but got {advice!r}"
+                "advice must be a dict of experts, a list with one entry for each, or an array, but got "
+                f"{shown(advice)}"
             )
         try:
             found = [-1 if each is None else self.index[each] for each in given]
@@ -103,8 +105,8 @@ class AdvisedCore(Core):
             numbers = [self._number(each, expert) for each in advice]
             if len(numbers) != len(row):
                 raise ValueError(
-                    f"the advice of an expert must have a probability for each of {len(row)} arms, but got {numbers} "
-                    f"from {expert!r}"
+                    f"the advice of an expert must have a probability for each of {len(row)} arms, but got "
+                    f"{shown(numbers)} from {expert!r}"
                 )
             row[:] = numbers
         if np.isnan(row).any() and advice is not None:
@@ -113,7 +115,7 @@ class AdvisedCore(Core):
 
     def _number(self, value: Any, expert: Label) -> float:
         if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
-            raise TypeError(f"a probability must be a number, but got {value!r} from {expert!r}")
+            raise TypeError(f"a probability must be a number, but got {shown(value)} from {expert!r}")
         return float(value)
 
     def _check_names(self, advice: Mapping[Any, Any]) -> None:

@@ -69,7 +69,7 @@ class Draw(NamedTuple):
 def checked_draw(draw: Any) -> Draw:
     """Return a draw that may have come from a log."""
     if not isinstance(draw, (tuple, list)) or len(draw) != 8:
-        raise ValueError(f"a draw must have the eight values of draw_of, but got {draw!r}")
+        raise ValueError(f"a draw must have the eight values of draw_of, but got {checks.shown(draw)}")
     arm, index, probability, identity, account, account_probability, ticket, time = draw
     return Draw(
         arm,
@@ -97,7 +97,7 @@ def labels_of(arms: Any) -> tuple[Label, ...]:
     """Return the labels of the arms, checked."""
     if isinstance(arms, (str, bytes, Mapping, Set)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
         hint = "; pass a list, which has an order" if isinstance(arms, (Mapping, Set)) else ""
-        raise TypeError(f"arms must be a number or a sequence of labels, but got arms={arms!r}{hint}")
+        raise TypeError(f"arms must be a number or a sequence of labels, but got arms={checks.shown(arms)}{hint}")
     if not hasattr(arms, "__iter__"):
         return tuple(range(checks.whole("arms", arms, least=1)))
     labels = tuple(each.item() if isinstance(each, np.generic) else each for each in arms)
@@ -105,7 +105,7 @@ def labels_of(arms: Any) -> tuple[Label, ...]:
         raise ValueError("arms must have at least one label, but got none")
     for label in labels:
         if isinstance(label, bool) or not isinstance(label, (str, int, float)):
-            raise TypeError(f"the label of an arm must be a string or a number, but got {label!r}")
+            raise TypeError(f"the label of an arm must be a string or a number, but got {checks.shown(label)}")
         if isinstance(label, float) and not math.isfinite(label):
             raise ValueError(f"the label of an arm must be finite if it is a number, but got {label!r}")
     if len(set(labels)) < len(labels):
@@ -123,4 +123,4 @@ def unknown_arm(labels: tuple[Label, ...], label: Any) -> ValueError:
     """Return the error for a label that no arm has."""
     shown = ", ".join(repr(each) for each in labels[:10])
     more = f", … ({len(labels)} arms)" if len(labels) > 10 else ""
-    return ValueError(f"arm must be one of {shown}{more}, but got arm={label!r}")
+    return ValueError(f"arm must be one of {shown}{more}, but got arm={checks.shown(label)}")

@@ -225,11 +225,13 @@ def choose(
                 if any(isinstance(each, list | tuple) for each in arms)
                 else ""
             )
-            raise ValueError(f"choose must get at least two arms, or a learner, but got {arms!r}{hint}")
+            raise ValueError(f"choose must get at least two arms, or a learner, but got {checks.shown(arms)}{hint}")
     elif arms:
-        raise ValueError(f"choose must get either arms or a learner, but got both: {arms!r} and {learner!r}")
+        raise ValueError(
+            f"choose must get either arms or a learner, but got both: {checks.shown(arms)} and {learner!r}"
+        )
     if loss is not None and (not callable(loss) or inspect.iscoroutinefunction(loss)):
-        raise TypeError(f"loss must be a function of the result and the seconds, but got {loss=!r}")
+        raise TypeError(f"loss must be a function of the result and the seconds, but got loss={checks.shown(loss)}")
     if loss is not None and not _takes_two(loss):
         raise TypeError(f"loss must take two arguments, the result and the seconds, but {loss!r} does not")
     if callable(failure) and not _takes_two(failure):  # here, because an Attempt is made at every call
@@ -283,7 +285,7 @@ def choose(
 
 def _check_learner(learner: Any) -> None:
     if not isinstance(learner, Learner):
-        raise TypeError(f"learner must be a Learner, but got {learner=!r}")
+        raise TypeError(f"learner must be a Learner, but got learner={checks.shown(learner)}")
     if learner.maximize:
         raise ValueError(
             "learner must minimize losses, such as run times, but got one with maximize=True; "
@@ -299,7 +301,7 @@ def _checked_failure(failure: Any, learner: Learner) -> Failure:
         number = checks.real("failure", failure)
     except TypeError:
         rule = "failure must be a number, a function of the exception and the seconds, or 'forget'"
-        raise TypeError(f"{rule}, but got {failure=!r}") from None
+        raise TypeError(f"{rule}, but got failure={checks.shown(failure)}") from None
     refusal = learner.policy.refusal(number, "a failure")
     if refusal is not None:
         raise ValueError(refusal)
@@ -325,7 +327,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 def _signature_without_arm(function: Any) -> inspect.Signature:
     """Return the signature that callers see; raise if the function cannot be used."""
     if not callable(function):
-        raise TypeError(f"choose must decorate a function, but got {function!r}")
+        raise TypeError(f"choose must decorate a function, but got {checks.shown(function)}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"choose needs a function that returns when its work is done, but {function!r} is a generator")
     signature = inspect.signature(function)

@@ -229,13 +229,13 @@ class Core:
             known = self.open.get(identity)
         except (TypeError, ValueError):
             raise AlteredChoiceError(
-                f"a choice must have four values (arm, index, probability, id), but got {choice!r}"
+                f"a choice must have four values (arm, index, probability, id), but got {checks.shown(choice)}"
             ) from None
         if known is None:
             raise self._not_open(identity)
         if choice is not known[0] and tuple(choice) != known[0]:
             raise AlteredChoiceError(
-                f"a choice must come back unchanged, but got {tuple(choice)!r} for {tuple(known[0])!r}"
+                f"a choice must come back unchanged, but got {checks.shown(tuple(choice))} for {tuple(known[0])!r}"
             )
         return known
 

@@ -12,13 +12,18 @@ def as_loss(maximize: bool, loss: Any, reward: Any) -> tuple[float, float]:
     """Return the feedback as given, and as a loss. Only here does a reward become a loss."""
     if maximize:
         if loss is not None or reward is None:
-            raise TypeError(f"reward must be given, and not loss, if maximize=True, but got {loss=!r}, {reward=!r}")
+            raise TypeError(f"reward must be given, and not loss, if maximize=True, but got {both_shown(loss, reward)}")
         value = checks.real("reward", reward)
         return value, 0.0 - value  # not -value: a reward of 0 is a loss of 0, and not of -0
     if reward is not None or loss is None:
-        raise TypeError(f"loss must be given, and reward only if maximize=True, but got {loss=!r}, {reward=!r}")
+        raise TypeError(f"loss must be given, and reward only if maximize=True, but got {both_shown(loss, reward)}")
     value = checks.real("loss", loss)
     return value, value
+
+
+def both_shown(loss: Any, reward: Any) -> str:
+    """Return a loss and a reward as errors show them."""
+    return f"loss={checks.shown(loss)}, reward={checks.shown(reward)}"
 
 
 def refusal(policy: Policy, loss: float, arm: Any, reward: Any) -> ValueError:

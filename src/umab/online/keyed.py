@@ -187,7 +187,7 @@ class Learners:
     def set_arms(self, arms: Sequence[Label]) -> None:
         """Continue with these arms, in this order, for all keys: one change for any difference, as for a `Learner`."""
         if not hasattr(arms, "__iter__"):
-            raise TypeError(f"arms must be a sequence of labels, but got arms={arms!r}")
+            raise TypeError(f"arms must be a sequence of labels, but got arms={checks.shown(arms)}")
         labels = labels_of(arms)
         self._change_arms(lambda _: labels)
 
@@ -320,7 +320,7 @@ class Learners:
         in_memory, clock = checks.whole("in_memory", in_memory, least=1), clock_of(clock)
         fresh = checks.true_or_false("fresh", fresh)
         if policy is not None and not isinstance(policy, Policy):
-            raise TypeError(f"policy must be a umab.Policy, but got policy={policy!r}")
+            raise TypeError(f"policy must be a umab.Policy, but got policy={checks.shown(policy)}")
         try:
             store, about = Store.read(path, fresh=fresh)
             pattern = Core.start(read_policy(about["policy"], policy), store.arms, about["maximize"], None, clock)
@@ -370,7 +370,7 @@ def _tried(learner: KeyedLearner) -> Iterator[bool]:
 def _checked(key: Any) -> str:
     """Return a key, checked."""
     if not isinstance(key, str):
-        raise TypeError(f"a key must be a string, but got key={key!r}")
+        raise TypeError(f"a key must be a string, but got key={checks.shown(key)}")
     if not 0 < len(key) <= _LONGEST:
         raise ValueError(f"a key must have 1 to {_LONGEST} characters, but got {len(key)}")
     if "\0" in key or any("\ud800" <= each <= "\udfff" for each in key):

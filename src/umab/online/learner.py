@@ -16,7 +16,7 @@ from umab.algorithms.names import as_policy
 from umab.errors import ForeignChoiceError
 from umab.online.advised import AdvisedCore, start
 from umab.online.choice import Choice, Draw, Label, checked_draw, labels_of
-from umab.online.feedback import as_loss, refusal
+from umab.online.feedback import as_loss, both_shown, refusal
 from umab.online.hints import QUIET
 from umab.online.logs import foreign as foreign_choice
 from umab.online.logs import learnable, rows_of
@@ -137,7 +137,7 @@ class Learner(Releasing):
     def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
         """Return which arms are eligible, or None if all are."""
         if isinstance(among, (str, bytes)) or not isinstance(among, Iterable):
-            raise TypeError(f"among must be a collection of labels, but got among={among!r}")
+            raise TypeError(f"among must be a collection of labels, but got among={checks.shown(among)}")
         indices = {self._core.index_of(label) for label in among}
         if not indices:
             raise ValueError("among must have at least one arm, but got none")
@@ -192,7 +192,8 @@ class Learner(Releasing):
                 if isinstance(choice, (tuple, list)):
                     if probability is not None:
                         raise ValueError(
-                            f"probability must not be given with a Choice, which has its own, but got {probability=!r}"
+                            "probability must not be given with a Choice, which has its own, but got "
+                            f"probability={checks.shown(probability)}"
                         )
                     try:
                         known = core.open.get(choice[3]) if type(choice) is Choice else None
@@ -333,7 +334,7 @@ class Learner(Releasing):
         True
         """
         if forget and (loss is not None or reward is not None):
-            raise TypeError(f"loss and reward must not be given with forget=True, but got {loss=!r}, {reward=!r}")
+            raise TypeError(f"loss and reward must not be given with forget=True, but got {both_shown(loss, reward)}")
         assumed = None if forget else as_loss(self._maximize, loss, reward)[1]
         with self._changing():
             core = self._core
@@ -341,7 +342,7 @@ class Learner(Releasing):
                 self._check_range(assumed, "any", reward)
             if isinstance(after, datetime.timedelta):
                 if after < datetime.timedelta():
-                    raise ValueError(f"after must be at least 0, but got {after=!r}")
+                    raise ValueError(f"after must be at least 0, but got after={checks.shown(after)}")
                 latest = core.clock() - after.total_seconds()
                 expired = [each for each in core.open.values() if each[5] <= latest]
             else:
@@ -367,7 +368,7 @@ class Learner(Releasing):
         If none stays, the policy keeps its scale and its rates. docs/arms.md says what happens to a guarantee.
         """
         if not isinstance(arms, Iterable):
-            raise TypeError(f"arms must be a sequence of labels, but got arms={arms!r}")
+            raise TypeError(f"arms must be a sequence of labels, but got arms={checks.shown(arms)}")
         with self._changing():
             self._core.change_arms(labels_of(arms))
 

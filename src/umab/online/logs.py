@@ -44,7 +44,7 @@ def foreign(core: Core, choice: Sequence[Any]) -> tuple[int, float]:
     if place is None or place[2] != PLAIN:
         why = "has an id of another form" if place is None else "was drawn with among= or carries a ticket"
         rule = "the choice of another learner must hold all that is needed to learn from it"
-        raise ForeignChoiceError(f"{rule}, but {tuple(choice)!r} {why}")
+        raise ForeignChoiceError(f"{rule}, but {checks.shown(tuple(choice))} {why}")
     return core.index_of(arm), checks.probability("probability", probability)
 
 
@@ -62,14 +62,14 @@ def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Eve
             identity = choice[3] if len(choice) == 4 else None
             if core.policy.takes_advice and identity not in core.open and not core.was_closed(identity):
                 raise ForeignChoiceError(
-                    f"a learner over experts must have made its choices itself, but got {choice!r}"
+                    f"a learner over experts must have made its choices itself, but got {checks.shown(choice)}"
                 )
             if identity is None:
                 arm, probability = choice
                 probability = checks.probability("probability", probability)
                 found.append(Event(None, core.index_of(arm), probability, None, value, loss))
             elif isinstance(identity, (list, dict)):
-                raise AlteredChoiceError(f"an id must be a string, but got id={identity!r}")
+                raise AlteredChoiceError(f"an id must be a string, but got id={checks.shown(identity)}")
             elif identity in met:
                 continue
             elif identity in core.open:

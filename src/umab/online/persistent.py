@@ -102,7 +102,7 @@ class Persistent(Guarded, View):
             As for `Learner`; a clock is not saved.
         """
         if policy is not None and not isinstance(policy, Policy):
-            raise TypeError(f"policy must be a umab.Policy, but got policy={policy!r}")
+            raise TypeError(f"policy must be a umab.Policy, but got policy={checks.shown(policy)}")
         core = advised.read(read_text(text), policy, clock_of(clock))
         if fresh or seed is not None:
             core.part(seed_of(seed))
@@ -158,7 +158,7 @@ def seed_of(seed: int | None) -> int | None:
 def clock_of(clock: Any) -> Clock:
     """Return a clock, checked."""
     if not callable(clock):
-        raise TypeError(f"clock must be a function that returns seconds, but got clock={clock!r}")
+        raise TypeError(f"clock must be a function that returns seconds, but got clock={checks.shown(clock)}")
     if clock is time.time:
         return clock
     return lambda: checks.finite("the time of the clock", clock())

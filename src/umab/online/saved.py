@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from umab._support.checks import shown
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described, from_description
 from umab.engine.layout import Buffer, Layout, check_distribution
@@ -41,11 +42,11 @@ def read_policy(about: Any, given: Policy | None) -> Policy:
             ) from None
     with contextlib.suppress(ValueError):  # it need not be registered
         if type(from_description(about)) is not type(given):
-            raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+            raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={shown(given)}")
     saved, passed = _all_parameters(about), _all_parameters(described(given))
     # Before version 3 the parameters of an unregistered policy were not saved.
     if len(saved) != len(passed) or any(a != b for a, b in zip(saved, passed, strict=True) if a is not None):
-        raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={given!r}")
+        raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={shown(given)}")
     return given
 
 
@@ -60,7 +61,7 @@ def _all_parameters(about: Any) -> list[Any]:
 def read_labels(saved: Any) -> tuple[Label, ...]:
     """Return the labels of the arms."""
     if not isinstance(saved, list):
-        raise TypeError(f"arms must be a list of labels, but got {saved!r}")
+        raise TypeError(f"arms must be a list of labels, but got {shown(saved)}")
     return labels_of(saved)
 
 

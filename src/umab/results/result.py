@@ -168,7 +168,7 @@ class Result:
             raise ValueError("the regret by means compares with arms, but this result is against experts")
         refuse_away(losses, "the regret by means")
         if not isinstance(means, Iterable):
-            raise TypeError(f"means must have one number for each arm, but got {means!r}")
+            raise TypeError(f"means must have one number for each arm, but got {checks.shown(means)}")
         known = [checks.finite("mean", mean) for mean in means]
         if len(known) != losses.n_arms:
             raise ValueError(f"means must have one number for each arm, but got {len(known)} for {losses.n_arms} arms")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from umab._support.checks import shown
+
 SUMS_TO_1 = 1e-6
 """How far from 1 the sum of a row may be, as it is for numbers of single precision."""
 EXACT = 1e-10
@@ -111,6 +113,6 @@ def normalised(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def bad_row(row: npt.NDArray[np.float64], whose: str) -> ValueError:
     """Return the error for a row that is no distribution."""
     return ValueError(
-        f"the advice of an expert must be probabilities that sum to 1, up to {SUMS_TO_1:g}, but got {row.tolist()}, "
-        f"whose sum is {row.sum():.17g}, from {whose}"
+        f"the advice of an expert must be probabilities that sum to 1, up to {SUMS_TO_1:g}, but got "
+        f"{shown(row.tolist())}, whose sum is {row.sum():.17g}, from {whose}"
     )

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from umab._support import checks
 from umab.tables.cells import MISSING, PLAIN_NUMBERS, shown
 from umab.tables.sheet import Sheet, Table
 
@@ -56,7 +57,7 @@ def rows_given(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
             yield row[0], row[1]
         else:
             rule = f"a row of a log must be (choice, {feedback}) or (arm, probability, {feedback})"
-            raise ValueError(f"{rule}, but row {number} is {row!r}")
+            raise ValueError(f"{rule}, but row {number} is {checks.shown(row)}")
 
 
 def rounds_of(sheet: Sheet, *, reward: bool = False) -> Log:

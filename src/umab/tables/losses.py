@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class TableWarning(UserWarning):
-    """A decision made while reading a file of losses, such as to set a column of dates aside."""
+    """A decision about a table of losses, such as to set a column of dates aside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +337,7 @@ def _as_floats(data: Any, arms: Sequence[str] | None, *, refuse: bool) -> Table:
             elif not _is_number(value):
                 where = f"row {row} of arm {named[column]!r}" if named else f"row {row}, column {column}"
                 hint = f"; {_WAYS_OUT}" if is_missing(value) else ""
-                raise TypeError(f"losses must be numbers, but got {value!r} in {where}{hint}")
+                raise TypeError(f"losses must be numbers, but got {checks.shown(value)} in {where}{hint}")
         return np.array(array, dtype=np.float64, order="C")
     raise TypeError(f"losses must be a table of numbers, but got {type(data).__name__} of {array.dtype}")
 
