@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -523,6 +524,38 @@ def test_printing_needs_no_library_for_pictures_or_pages(table: Path, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.toml", "t.csv", table.name]
     done = run_without("jinja2,vl_convert", "compare", "t.csv", "--out", "here", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith(f"umab: {missing}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("compare", "t.csv"), "report"),
+        (("run", "s.toml"), "report"),
+        (("reproduce", "--list"), "reproduce"),
+        (("suite",), "reproduce"),
+        (("sweep", "s.toml"), "sweep"),
+        (("sweep", "s.toml", "--dry-run"), "sweep"),
+        (("sweep", "s.toml", "--backend", "dask", "--address", "tcp://127.0.0.1:1"), "dask"),
+        (("sweep", "s.toml", "--backend", "ray"), "ray"),
+    ],
+)
+def test_without_extras_the_one_that_suffices_is_named_at_once(
+    arguments: tuple[str, ...], name: str, table: Path, tmp_path: Path
+) -> None:
+    shutil.copy(table, tmp_path / "t.csv")
+    (tmp_path / "s.toml").write_text('data = "t.csv"\ntrials = 2\npolicies = ["uniform"]\n')
+    extras = "polars,scipy,pooch,jinja2,vl_convert,joblib,distributed,ray,river"
+    for missing in (extras, extras.removeprefix("polars,"), extras.replace("scipy,", "")):
+        done = run_without(missing, *arguments, cwd=tmp_path)
+        assert done.returncode == 2 and done.stdout == ""
+        assert re.fullmatch(rf"umab: umab \w+ needs \w+; run pip install 'umab\[{name}\]'\n", done.stderr), done.stderr
+
+
+def test_a_sweep_on_a_cluster_names_the_extra_of_the_cluster(table: Path, tmp_path: Path) -> None:
+    shutil.copy(table, tmp_path / "t.csv")
+    (tmp_path / "s.toml").write_text('data = "t.csv"\ntrials = 2\npolicies = ["uniform"]\n')
+    done = run_without("joblib,ray", "sweep", "s.toml", "--backend", "ray", cwd=tmp_path)
+    assert done.returncode == 2 and "needs joblib; run pip install 'umab[ray]'" in done.stderr
 
 
 def test_compare_and_simulate_say_which_regret_they_print(table: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def described(name: str, value: Any) -> Iterator[str]:
             yield f"{name}.{each}{' ' + kind if kind else signature(getattr(value, each))}"
 
 
-BASES = ("Policy", "Wrapper", "Result", "Losses")
+BASES = ("Policy", "Wrapper", "Result", "Losses", "Comparison")
 
 
 def signature(value: Any) -> str:

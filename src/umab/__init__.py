@@ -1,8 +1,8 @@
 """umab: adversarial multi-armed bandits with unbounded losses.
 
-`Learner` makes one decision at a time; `simulate` runs policies on a loss table many times. Both run the same policies:
-`policies` lists them, and a policy's docstring says what it is good for. `umab.datasets`, `umab.offpolicy`,
-`umab.testing` and `umab.theory` are imported when they are first used.
+`Learner` makes one decision at a time; `simulate` runs policies on a loss table many times, and `compare` says which of
+them would have done best. All run the same policies: `policies` lists them, and a policy's docstring says what it is
+good for. `umab.datasets`, `umab.offpolicy`, `umab.testing` and `umab.theory` are imported when they are first used.
 """
 
 from typing import TYPE_CHECKING
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from umab import offpolicy as offpolicy
     from umab import testing as testing
     from umab import theory as theory
+    from umab.research.comparison import Comparison, compare
     from umab.research.experiments.frames import read_sweep
 
 __all__ = [
@@ -84,6 +85,7 @@ __all__ = [
     "BestSequence",
     "Centred",
     "Choice",
+    "Comparison",
     "Counter",
     "Draw",
     "FullInformation",
@@ -103,6 +105,7 @@ __all__ = [
     "__version__",
     "best_sequence",
     "choose",
+    "compare",
     "plot",
     "policies",
     "policy",
@@ -115,21 +118,25 @@ __all__ = [
 _LATER = ("contextual", "datasets", "errors", "offpolicy", "testing", "theory")
 """Modules that are imported when they are first used: not everybody needs them, and `import umab` should be quick."""
 
-_FUNCTIONS = {"read_sweep": "umab.research.experiments.frames"}
-"""Functions whose modules are imported when they are first used, for the same reason."""
+_NAMES = {
+    "Comparison": "umab.research.comparison",
+    "compare": "umab.research.comparison",
+    "read_sweep": "umab.research.experiments.frames",
+}
+"""Names whose modules are imported when they are first used, for the same reason."""
 
 if not TYPE_CHECKING:  # type checkers should still report names that do not exist
 
     def __getattr__(name: str) -> object:
-        """Import a module, or the module of a function, when it is first used."""
+        """Import a module, or the module of a name, when it is first used."""
         from importlib import import_module
 
         if name in _LATER:
             return import_module(f"umab.{name}")
-        if name in _FUNCTIONS:
-            return getattr(import_module(_FUNCTIONS[name]), name)
+        if name in _NAMES:
+            return getattr(import_module(_NAMES[name]), name)
         raise AttributeError(f"module 'umab' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         """Return all names, including those that are not imported yet."""
-        return sorted({*globals(), *_LATER, *_FUNCTIONS})
+        return sorted({*globals(), *_LATER, *_NAMES})

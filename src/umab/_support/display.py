@@ -1,4 +1,7 @@
-"""How results, losses and learners look in a notebook: HTML without scripts, in the colours of the notebook's theme."""
+"""How results, losses and learners look in a notebook: HTML without scripts, in the colours of the notebook's theme.
+
+And how tables look in a terminal.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,15 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def as_table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
+    """Return rows as columns of text, with a line under the first row if `line` is true."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    if line:
+        lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
 def learner_html(learner: _Learner) -> str:
     """Return a learner as HTML: the probability of each arm as a bar, and its counters."""
     counters = learner.counters()  # all from one call: another thread may add or remove arms in between
@@ -101,20 +113,33 @@ def result_html(policy: str, came_to: str, kind: str, mean: Curve, sd: Curve) ->
     return _box(policy, came_to, f"{_curve(mean, sd)}<div style='opacity:0.7;font-size:85%'>{below}</div>")
 
 
+def comparison_html(summary: str, rows: Mapping[str, Mapping[str, str]], details: Sequence[str], code: str) -> str:
+    """Return a comparison as HTML: the answer in short, the policies with their regrets, details, and code."""
+    cells = {name: {head: html.escape(cell) for head, cell in row.items()} for name, row in rows.items()}
+    table = _table(cells, list(cells)[:_MOST_ARMS], "with the smallest regrets", of="policy", plural="policies")
+    more = "".join(f"<p style='max-width:60em'>{html.escape(each)}</p>" for each in details)
+    return (
+        f"<div style='color:inherit'><p style='max-width:60em'><b>{html.escape(summary)}</b></p>{table}{more}"
+        f"<pre style='color:inherit'>{html.escape(code)}</pre></div>"
+    )
+
+
 def _box(name: str, title: str, content: str) -> str:
     head = f"<div style='margin-bottom:4px'><b>{html.escape(name)}</b>: {html.escape(title)}</div>"
     return f"<div style='color:inherit'>{head}{content}</div>"
 
 
-def _table(rows: Mapping[Any, Mapping[str, str]], shown: Sequence[Any], why: str) -> str:
+def _table(
+    rows: Mapping[Any, Mapping[str, str]], shown: Sequence[Any], why: str, of: str = "arm", plural: str = "arms"
+) -> str:
     """Return rows as a table; the cells are HTML, the names of the rows are not."""
     cell = "style='text-align:right;padding:1px 8px;white-space:nowrap;color:inherit'"
     columns = next(iter(rows.values()))
-    head = "".join(f"<th {cell}>{html.escape(each)}</th>" for each in ("arm", *columns))
+    head = "".join(f"<th {cell}>{html.escape(each)}</th>" for each in (of, *columns))
     body = "".join(
         f"<tr><th {cell}>{html.escape(str(name))}</th>{_cells(rows[name].values(), cell)}</tr>" for name in shown
     )
-    more = f"<div>the {len(shown)} of {len(rows)} arms {why}</div>" if len(shown) < len(rows) else ""
+    more = f"<div>the {len(shown)} of {len(rows)} {plural} {why}</div>" if len(shown) < len(rows) else ""
     return f"<table style='color:inherit'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from umab.cli.options import REAL, Commands, add_experiment_options, add_run_options, command
-from umab.cli.reports import report_folder, write_report
-from umab.cli.texts import regrets, stand_in_note, verdicts
+from umab.cli.reports import need_extra, report_folder, write_report
+from umab.cli.texts import stand_in_note, verdicts
 
 if TYPE_CHECKING:
     from umab.research.experiments.experiment import Experiment
@@ -50,6 +50,7 @@ def add(commands: Commands) -> None:
 
 def reproduce(options: argparse.Namespace) -> None:
     """Run the paper's experiments and write the report."""
+    need_extra("reproduce", "umab reproduce")
     from umab.research.experiments.experiment import paper
 
     known: dict[str, Experiment] = paper()
@@ -78,6 +79,7 @@ def _reproduced(run: Run) -> tuple[str, str]:
 
 def run_files(options: argparse.Namespace) -> None:
     """Run experiments from files and write the report."""
+    need_extra("report", "umab run")
     from umab.research.experiments.experiment import Experiment
 
     chosen = [Experiment.read(path) for path in options.experiments]
@@ -101,6 +103,7 @@ def _run_and_report(
     head: Callable[[Run], tuple[str, str]],
 ) -> None:
     from umab.research.experiments.runner import run
+    from umab.research.report import words
     from umab.research.report.run_page import check_names
     from umab.research.report.shell import Head
 
@@ -128,4 +131,6 @@ def _run_and_report(
         page = f"\n{write_report(done, place, about, options.certify)}" if place else ""
     note = stand_in_note((outcome.experiment.id for outcome in done.outcomes if outcome.stand_in), options.data)
     note = f"\n{note}\n" if note else ""
-    print(f"{regrets(done)}\n{verdicts(done)}{note}{page}")  # after the report is written: a closed pipe would end this
+    print(
+        f"{words.regrets(done)}\n{verdicts(done)}{note}{page}"
+    )  # after the report is written: a closed pipe would end this

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 COMPILING = "each policy is compiled when it first runs on this machine, which takes some seconds"
 
 
+def need_extra(name: str, what: str) -> None:
+    """Name the one extra that brings all that a command with a report needs, before it reads or runs anything."""
+    with extra(name, what):
+        import polars  # noqa: F401
+        import scipy.special  # noqa: F401
+
+
 @contextlib.contextmanager
 def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path | None]:
     """Yield the folder of the report, ready to be written to.
@@ -25,8 +32,6 @@ def report_folder(options: argparse.Namespace, otherwise: str) -> Iterator[Path 
     If the libraries for pages are not installed, yield None and print a note: the command can still print its numbers.
     With --out, the missing library is an error.
     """
-    with extra("data", "comparing policies"):
-        import scipy.special  # noqa: F401
     try:
         with extra("report", "a report"):
             import jinja2  # noqa: F401
@@ -51,22 +56,7 @@ def _say_so() -> None:
 
 
 def write_report(run: Run, place: Path, head: Head, certify: bool) -> Path:
-    """Write the report on a run, with certificates if `certify` is true, and return the path of its page.
+    """Write the report on a run, with certificates if `certify` is true, and return the path of its page."""
+    from umab.research.report.run_page import certificates_of, write
 
-    There are no certificates for losses in which arms are away; a note says so.
-    """
-    from umab.research.report.run_page import write
-    from umab.theory.certificates import certifiable
-    from umab.theory.certificates import certify as check
-
-    certificates = {
-        f"{outcome.experiment.id}, {outcome.setting.name}: {name}": check(curve.policy, outcome.losses, n_trials=5)
-        for outcome in run.outcomes
-        for name, curve in outcome.curves.items()
-        if certify and certifiable(curve.policy) and not outcome.losses.n_away
-    }
-    for outcome in run.outcomes:
-        if certify and outcome.losses.n_away:
-            title = f"{outcome.experiment.id}, {outcome.setting.name}"
-            print(f"umab: note: no certificates for {title}: arms are away in its losses", file=sys.stderr)
-    return write(run, place, head, certificates=certificates)
+    return write(run, place, head, certificates=certificates_of(run) if certify else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umab.cli.options import REAL, Commands, add_data_option, add_device_options, command, whole_from
-from umab.cli.reports import report_folder
+from umab.cli.reports import need_extra, report_folder
 from umab.cli.texts import as_table, stand_in_note
 
 
@@ -63,6 +63,7 @@ def add(commands: Commands) -> None:
 
 def run_suite(options: argparse.Namespace) -> None:
     """Run policies on the suite and print their scores."""
+    need_extra("reproduce", "umab suite")  # with what the stand-ins need
     run = {"general": _run_general, "changing": _run_changing, "heavy": _run_heavy}[options.group]
     with report_folder(options, f"report-{'suite' if options.group == 'general' else options.group}") as place:
         page, missing = run(options, place)

@@ -61,7 +61,9 @@ def add(commands: Commands) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Run a sweep or what is left of it, report on it, or estimate its cost; return 1 if cells failed."""
-    with extra("data", "a sweep"):
+    with extra(options.backend if options.backend in ("dask", "ray") else "sweep", "umab sweep"):
+        import polars  # noqa: F401
+
         from umab.research.experiments import cluster, cost, parts
         from umab.research.experiments.pooled import Found
         from umab.research.experiments.sweep import Sweep, grid_of

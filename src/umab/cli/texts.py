@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from umab._support.display import counted, regret_named
+from umab._support.display import as_table as as_table  # commands look for it here
+from umab._support.display import counted
 from umab._support.progress import duration, short
 
 if TYPE_CHECKING:
@@ -13,39 +14,6 @@ if TYPE_CHECKING:
     from umab.research.experiments.cost import Cost
     from umab.research.experiments.runner import Run
     from umab.research.experiments.sweep import Cell, Grid
-
-
-def as_table(rows: Sequence[tuple[str, ...]], *, line: bool = False) -> str:
-    """Return rows as columns of text, with a line under the first row if `line` is true."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    if line:
-        lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
-
-
-def regrets(run: Run, switches: int | None = None) -> str:
-    """Return the final regrets, as one table for each experiment and setting.
-
-    With `switches`, there is also a column for the regret against the best sequence with at most so many switches.
-    """
-    from umab.research.report import words
-
-    parts = []
-    for outcome in run.outcomes:
-        stand_in = ", stand-in data" if outcome.stand_in else ""
-        name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
-        title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
-        more = {} if switches is None else {f"against {words.switches(switches)}": words.tracking(outcome, switches)}
-        regret = "final expected regret" if parts else f"final {regret_named('expected')}"
-        rows = [(title, regret, *more, "")]
-        for name in outcome.by_regret:
-            summary = outcome.curves[name].expected
-            regret = words.measured(summary.mean, summary.se)
-            against = (column[name] for column in more.values())
-            rows.append((f"  {name}", regret, *against, words.standing(outcome, name)))
-        parts.append(as_table(rows))
-    return "\n\n".join(parts)
 
 
 def verdicts(run: Run) -> str:

@@ -91,7 +91,7 @@ def crew(
     if idle and not address:
         yield Crew(n_workers or _n_cores(), _refuse_to_work, threads=backend == "threads", here=True)
         return
-    with extra("sweep", "a sweep"):
+    with extra(backend if backend in ("dask", "ray") else "sweep", "a sweep"):
         import joblib
         import polars  # noqa: F401  # writes the parts
     if backend == "dask":

@@ -52,8 +52,8 @@ class Setting:
 
     name: str
     data: Mapping[str, Any]
-    policies: Mapping[str, str]
-    """The policies by the name under which they are shown, each in the form that `umab.policy` reads."""
+    policies: Mapping[str, str | Policy]
+    """The policies by the name under which they are shown, each in the form that `umab.policy` reads, or as such."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parameters that the setting gives to policies, by the name of the policy."""
     extra: tuple[str, ...] | Literal["scale-free"] = ()
@@ -66,12 +66,13 @@ class Setting:
         """Return the losses; `real` as for `umab.datasets.load`, and `seed` for a data set that is drawn at random."""
         return losses_of(self.data, real, seed)
 
-    def curves(self, losses: Losses) -> dict[str, str]:
-        """Return all policies to run, by name, each in the form that `umab.policy` reads."""
+    def curves(self, losses: Losses) -> dict[str, Policy]:
+        """Return all policies to run, by name."""
+        given = {name: each if isinstance(each, Policy) else policy_of(each) for name, each in self.policies.items()}
         extra: Iterable[str] = self.extra
         if self.extra == "scale-free":
             extra = (name for name, policy in _taking(losses).items() if policy.scale_free)
-        return {**self.policies, **{text: text for text in extra if text not in self.policies}}
+        return given | {text: policy_of(text) for text in extra if text not in given}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,14 +134,14 @@ def paper() -> dict[str, Experiment]:
     return dict(sorted(found.items(), key=lambda item: item[1].figure))
 
 
-def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> Experiment:
-    """Return the experiment that runs all policies on a loss table, or the policies in `texts`.
+def comparison(id: str, losses: Losses, given: Iterable[Policy | str] | None = None) -> Experiment:
+    """Return the experiment that runs all policies on a loss table, or those that are given, by their names or as such.
 
     All policies means those that need no range, without those that are for study only. A policy also runs with the
     other parameters with which it is compared: UMAB-G with the learning rate of the paper's figures. Figures draw the
-    best of them; those in `texts` they draw all.
+    best of them; those that are given they draw all.
     """
-    if texts is None:
+    if given is None:
         taking = _taking(losses)
         bandits = {name: policy for name, policy in taking.items() if not policy.full_information}
         others = [
@@ -149,7 +150,7 @@ def comparison(id: str, losses: Losses, texts: Iterable[str] | None = None) -> E
         extra = tuple(name for name in taking if name not in bandits)
         policies, n_drawn = _policies(list(dict.fromkeys([*bandits, *others])), {}), _DRAWN
     else:
-        policies, extra, n_drawn = _policies(list(texts), {}), (), None
+        policies, extra, n_drawn = _policies(list(given), {}), (), None
     setting = Setting(name="main", data={"file": losses.source}, policies=policies, extra=extra, n_drawn=n_drawn)
     return Experiment(id=id, title=id, settings=(setting,))
 
@@ -192,19 +193,23 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
     )
 
 
-def _policies(texts: Any, parameters: Any) -> dict[str, str]:
+def _policies(texts: Any, parameters: Any) -> dict[str, str | Policy]:
     """Return policies by the name under which they are shown; policies and parameters are checked."""
     if not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a table with a text for each policy, but got {parameters!r}")
-    named: dict[str, str] = {}
+    named: dict[str, str | Policy] = {}
     if not as_list("policies", texts):
         raise ValueError("there must be at least one policy to run, but got policies=[]")
     for text in texts:
-        name = as_text("policies", text)
+        name = text.name if isinstance(text, Policy) else as_text("policies", text)
         if name in named:
             raise ValueError(f"policies must differ, but got {name!r} twice")
-        named[name] = f"{name}:{parameters[name]}" if name in parameters else name
-        policy_of(named[name])  # refuses an unknown name
+        if isinstance(text, Policy):
+            named[name] = text
+            continue
+        written = f"{name}:{parameters[name]}" if name in parameters else name
+        policy_of(written)  # refuses an unknown name
+        named[name] = written
     for name in parameters:
         if name not in named:
             raise ValueError(f"parameters must be for policies of the experiment, but got some for {name!r}")

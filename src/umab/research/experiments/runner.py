@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
-from umab.algorithms.names import policy_as_written as policy_of
 from umab.algorithms.registry import recommended
 from umab.algorithms.uniform import Uniform
 from umab.engine.simulate import check_range, simulate
@@ -231,10 +230,10 @@ def run_on(
         checks.whole("n_trials", n_trials, least=1)
     if seed is not None:
         checks.whole("seed", seed, least=0)
-    texts = [setting.curves(losses) for _, setting, losses in wanted]
-    for (_, _, losses), each in zip(wanted, texts, strict=True):
-        for text in each.values():
-            check_range(policy_of(text), losses)  # before anything runs
+    chosen = [setting.curves(losses) for _, setting, losses in wanted]
+    for (_, _, losses), each in zip(wanted, chosen, strict=True):
+        for policy in each.values():
+            check_range(policy, losses)  # before anything runs
     done: dict[Any, Curve] = {}  # settings often share losses, and then most policies
     drawn: list[dict[str, Curve]] = []
     plan = [
@@ -243,15 +242,14 @@ def run_on(
     ]
     draws = sum(
         trials * len(each) * losses.n_rounds
-        for (trials, _), each, (_, _, losses) in zip(plan, texts, wanted, strict=True)
+        for (trials, _), each, (_, _, losses) in zip(plan, chosen, wanted, strict=True)
     )
     keep: Keep = "arms" if draws <= _DRAWS_KEPT else "summary"
     with Progress(draws, "running", progress, unit="rounds") as bar:
-        for (_, _, losses), (trials, start), curves in zip(wanted, plan, texts, strict=True):
+        for (_, _, losses), (trials, start), curves in zip(wanted, plan, chosen, strict=True):
             costs = costs_of(losses)
             drawn.append({})
-            for name, text in curves.items():
-                policy = policy_of(text)
+            for name, policy in curves.items():
                 key = (policy.for_horizon(losses.n_rounds), losses.digest, losses.arms, losses.source, trials, start)
                 if key in done:
                     bar.skip(trials * losses.n_rounds)

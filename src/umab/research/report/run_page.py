@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +18,9 @@ from umab.research.report.charts import caption, regret_chart
 from umab.research.report.folder import draw, file_name, replaced, results_json
 from umab.results.result import Result
 from umab.results.tracking import BestSequence, best_sequences
+from umab.tables.losses import TableWarning
 from umab.theory.bounds import Bound, bound
-from umab.theory.certificates import Certified, as_rows
+from umab.theory.certificates import Certified, as_rows, certifiable, certify
 
 Certificates = Mapping[str, Sequence[Certified]]
 """The certificates of the paper's statements, by a title that names the experiment, the setting and the policy."""
@@ -68,6 +70,20 @@ def write(
                 bar.advance(1)
         write_atomically(new / "index.html", page(run, head, certificates).encode(errors="replace"))
     return folder / "index.html"
+
+
+def certificates_of(run: Run) -> Certificates:
+    """Check the paper's statements along five runs of each policy that has any; warn where arms are away."""
+    found: dict[str, Sequence[Certified]] = {}
+    for outcome in run.outcomes:
+        title = f"{outcome.experiment.id}, {outcome.setting.name}"
+        if outcome.losses.n_away:
+            warnings.warn(f"no certificates for {title}: arms are away in its losses", TableWarning, stacklevel=3)
+            continue
+        for name, curve in outcome.curves.items():
+            if certifiable(curve.policy):
+                found[f"{title}: {name}"] = certify(curve.policy, outcome.losses, n_trials=5)
+    return found
 
 
 def page(run: Run, head: shell.Head, certificates: Certificates | None = None) -> str:

@@ -8,10 +8,11 @@ from decimal import Decimal
 
 import numpy as np
 
+from umab._support.display import as_table, regret_named
 from umab._support.display import counted as counted  # reports look for it here
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.research.experiments.contest import MEAN_WANTED, WORST_WANTED, Standings
-from umab.research.experiments.runner import Outcome, Summary
+from umab.research.experiments.runner import Outcome, Run, Summary
 from umab.research.experiments.sweep import Grid
 from umab.results.regret import Costs, without_rounding
 from umab.results.tracking import BestSequence, tracking_regret
@@ -237,6 +238,28 @@ def standing(outcome: Outcome, name: str) -> str:
     if where is None:
         return "sees all arms"
     return "best" if where.best else "tie" if where.tied else ""
+
+
+def regrets(run: Run, allowed: int | None = None) -> str:
+    """Return the final regrets, as one table for each experiment and setting.
+
+    With `allowed`, there is also a column for the regret against the best sequence with at most so many switches.
+    """
+    parts = []
+    for outcome in run.outcomes:
+        stand_in = ", stand-in data" if outcome.stand_in else ""
+        name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
+        title = f"{outcome.experiment.id}{f' ({name})' if name else ''}{stand_in}"
+        more = {} if allowed is None else {f"against {switches(allowed)}": tracking(outcome, allowed)}
+        kind = "final expected regret" if parts else f"final {regret_named('expected')}"
+        rows = [(title, kind, *more, "")]
+        for name in outcome.by_regret:
+            summary = outcome.curves[name].expected
+            regret = measured(summary.mean, summary.se)
+            against = (column[name] for column in more.values())
+            rows.append((f"  {name}", regret, *against, standing(outcome, name)))
+        parts.append(as_table(rows))
+    return "\n\n".join(parts)
 
 
 def tally(verdicts: Sequence[str]) -> str:
