@@ -65,9 +65,9 @@ def whole_simulations() -> Iterator[Row]:
 
         def before(run: Callable[..., object] = run) -> None:
             with mock.patch("umab.engine.simulate.simulation_kernel", simple.simulation_kernel):
-                run(simple.SimpleUMABG())
+                run(simple.SimpleUMABGA())
 
-        ratio = take_turns(functools.partial(run, umab.UMABG()), before)
+        ratio = take_turns(functools.partial(run, umab.UMABGA()), before)
         note = f"{1 / ratio.median:.2f} times the rounds per second"
         yield at_most(f"simulate{what} / simple engine, n = 10", ratio, 1 / 1.3, note)
     both = (functools.partial(run, umab.UMABG(), expected=each) for each in (True, False))
@@ -102,7 +102,7 @@ def arms_in_a_loop(n_arms: int) -> Callable[[], None]:
     random = np.random.default_rng(0)
     losses = random.normal(size=(10**7 // n_arms // 2, n_arms))
     uniforms = random.random((2, len(losses)))
-    return generic(umab.UMABG(), losses, losses, np.zeros(len(losses)), uniforms).run
+    return generic(umab.UMABGA(), losses, losses, np.zeros(len(losses)), uniforms).run
 
 
 SIZES = (2, 10, 100, 1000)
@@ -129,7 +129,7 @@ def threads() -> Iterator[Row]:
     losses = np.random.default_rng(0).normal(size=(1258, 10))
 
     def run(n_threads: int) -> None:
-        umab.simulate(umab.UMABG(), losses, n_trials=640, expected=False, n_threads=n_threads)
+        umab.simulate(umab.UMABGA(), losses, n_trials=640, expected=False, n_threads=n_threads)
 
     ratio = take_turns(lambda: run(1), lambda: run(2), repeats=11)
     note = f"{ratio.seconds:.2f} s for 640 trials × 1258 rounds on one thread"
@@ -163,7 +163,7 @@ def online() -> Iterator[Row]:
     arms = list(range(n_arms))
 
     def ours() -> None:
-        learner = umab.Learner(umab.UMABG(), arms=n_arms, seed=0)
+        learner = umab.Learner(umab.UMABGA(), arms=n_arms, seed=0)
         for loss in losses:
             learner.update(learner.select(), loss)
 

@@ -60,7 +60,7 @@ def contenders(n_arms: int, name: str = "umab-g-a") -> dict[str, Contender]:
             if array.tobytes() != reference.tobytes():
                 raise AssertionError(f"{kind} and generic must agree bit for bit, but {name} differs at {n_arms=}")
     if name == "umab-g-a":
-        made["simple"] = generic(simple.SimpleUMABG(), losses, costs, best, uniforms, simple.simulation_kernel)
+        made["simple"] = generic(simple.SimpleUMABGA(), losses, costs, best, uniforms, simple.simulation_kernel)
         made["simple"].run()
         # Very rarely a rounding error decides a draw; then the rest of the trial differs.
         if (made["simple"].arms == made["generic"].arms).mean() < 0.99:

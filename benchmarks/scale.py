@@ -34,9 +34,9 @@ def main(n_trials: int, n_rounds: int, n_arms: int) -> None:
     from umab._support.memory import peak
 
     losses = umab.Losses.of(np.random.default_rng(0).normal(size=(n_rounds, n_arms)))
-    umab.simulate(umab.UMABG(), losses.table[:10], n_trials=2)  # compiles, or loads machine code
+    umab.simulate(umab.UMABGA(), losses.table[:10], n_trials=2)  # compiles, or loads machine code
     start = time.perf_counter()
-    umab.simulate(umab.UMABG(), losses, n_trials=n_trials, expected=False, keep="summary")
+    umab.simulate(umab.UMABGA(), losses, n_trials=n_trials, expected=False, keep="summary")
     print(json.dumps([time.perf_counter() - start, peak()]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numba.types as nb
 
 from umab.algorithms.base import Policy
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import UMABGA
 from umab.engine import compiled
 from umab.engine.kernels import charge, distribution, learn, load, load_parameters, note, store  # names left open
 from umab.numerics import FLOOR
@@ -38,10 +38,12 @@ def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
     return likeliest(p)
 
 
-class SimpleUMABG(UMABG):
-    """UMAB-G with this search in place of its own."""
+class SimpleUMABGA(UMABGA):
+    """UMAB-G-A with this search in place of its own."""
 
-    update = staticmethod(FunctionType(UMABG.update.__code__, {**UMABG.update.__globals__, "log_barrier": log_barrier}))
+    update = staticmethod(
+        FunctionType(UMABGA.update.__code__, {**UMABGA.update.__globals__, "log_barrier": log_barrier})
+    )
 
 
 def simulation_kernel(policy: Policy) -> Callable[..., None]:

@@ -166,7 +166,7 @@ def kept_bytes(n_rounds: int) -> int:
 
     The file holds all that a learner keeps. Its numbers are text, so its size varies by a few digits.
     """
-    learner = umab.Learner(umab.UMABG(), arms=10, seed=0)
+    learner = umab.Learner(umab.UMABGA(), arms=10, seed=0)
     for _ in range(n_rounds):
         learner.update(learner.select(), 1.0)
     with tempfile.TemporaryDirectory() as folder:

@@ -159,11 +159,11 @@ def test_pulls_of_the_burn_in_have_probability_one() -> None:
 
 
 def test_clones_start_afresh_and_copies_go_on() -> None:
-    policy = RiverPolicy(umab.UMABG(rate=2.0), burn_in=1, seed=4)
+    policy = RiverPolicy(umab.UMABGA(rate=2.0), burn_in=1, seed=4)
     pulled = run(policy)
     assert run(policy.clone()) == pulled
     again = policy.clone({"seed": 9})
-    assert (again.policy, again.burn_in, again.max_delay, again.seed) == (umab.UMABG(rate=2.0), 1, 0, 9)
+    assert (again.policy, again.burn_in, again.max_delay, again.seed) == (umab.UMABGA(rate=2.0), 1, 0, 9)
     assert run(again) != pulled
     for copied in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
         assert run(copied) == run(copy.deepcopy(policy))

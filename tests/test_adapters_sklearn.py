@@ -112,7 +112,7 @@ def test_fit_forgets_what_was_learned_and_partial_fit_does_not() -> None:
 
 
 def test_a_clone_has_the_fitted_estimators_and_has_learned_nothing() -> None:
-    online = selector(policy=umab.UMABG(rate=2.0), loss="absolute_error").partial_fit(X, Y)
+    online = selector(policy=umab.UMABGA(rate=2.0), loss="absolute_error").partial_fit(X, Y)
     fresh = clone(online)
     assert fresh.get_params() == online.get_params() and fresh.estimators[0][1] is GOOD
     assert not hasattr(fresh, "learner_")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import umab
+from toys import umab_g
 from umab.algorithms.base import Policy
 from umab.simplex import Vector
 from umab.testing import check_policy
@@ -134,10 +135,10 @@ def test_without_the_compiler_the_results_are_the_same(tmp_path: Path) -> None:
 PROGRAM_WITHOUT_STATISTICS = """
 import json, umab, numpy
 losses = numpy.random.default_rng(0).random((50, 3))
-print(umab.simulate(umab.UMABG(rate=4), losses, n_trials=3).final_regret.tolist())
+print(umab.simulate(umab.UMABGA(rate=4), losses, n_trials=3).final_regret.tolist())
 there = losses < losses.max(axis=1, keepdims=True)
-print(umab.simulate(umab.UMABG(rate=4), losses, n_trials=3, eligible=there, delays=2).final_regret.tolist())
-learner = umab.Learner(umab.UMABG(rate=4), 3, seed=0)
+print(umab.simulate(umab.UMABGA(rate=4), losses, n_trials=3, eligible=there, delays=2).final_regret.tolist())
+learner = umab.Learner(umab.UMABGA(rate=4), 3, seed=0)
 for loss in losses[:, 0].tolist():
     learner.update(learner.select(), loss)
 saved = json.loads(learner.to_json())
@@ -353,7 +354,7 @@ def test_common_mistakes_are_named() -> None:
 
 
 def test_check_policy_finds_what_compiled_code_hides() -> None:
-    for policy in ("umab-nn", umab.UMABG(rate=1e300), umab.UMABG(initial_scale=5e-324), "umab-g", Mine()):
+    for policy in ("umab-nn", umab.UMABGA(rate=1e300), umab.UMABGA(initial_scale=5e-324), "umab-g", Mine()):
         check_policy(policy)
     with pytest.raises(IndexError):
         check_policy(OffByOne())
@@ -365,4 +366,4 @@ def test_check_policy_finds_what_compiled_code_hides() -> None:
 @pytest.mark.parametrize("initial_scale", [5e-324, 1e-300, 1e300, 1.7e308])
 @pytest.mark.parametrize("exploration", ["adaptive", "fixed", "anytime", "none", "maintext"])
 def test_any_parameters_are_survived(rate: float, initial_scale: float, exploration: Any) -> None:
-    check_policy(umab.UMABG(rate=rate, initial_scale=initial_scale, exploration=exploration))
+    check_policy(umab_g(exploration, rate=rate, initial_scale=initial_scale))

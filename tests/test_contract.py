@@ -147,8 +147,8 @@ def test_the_number_of_experts_compiles_nothing_anew() -> None:
 @pytest.mark.parametrize(
     "grid",
     [
-        [umab.UMABG(rate=rate, initial_scale=scale) for rate in (0.25, 4.0) for scale in (0.1, 10.0)],
-        [umab.UMABG(rate=100.0), umab.UMABG(rate=100.0, exploration="anytime"), umab.UMABG(exploration="none")],
+        [umab.UMABGA(rate=rate, initial_scale=scale) for rate in (0.25, 4.0) for scale in (0.1, 10.0)],
+        [umab.UMABGA(rate=100.0), umab.UMABG(rate=100.0, exploration="anytime"), umab.UMABG(exploration="none")],
         [umab.recommended(changing=False), umab.Centred(umab.UMABS(rate=1.0))],
         [Capped(umab.UMABNN(), limit=limit) for limit in (0.5, 1.0, 2.0)],
         [ScaleAtDraw(rate=rate) for rate in (0.1, 1.0, 3.0)],
@@ -195,7 +195,7 @@ def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pyte
     named: tuple[tuple[Policy, str], ...] = (
         (Capped(umab.UMABNN()), "capped(umab-nn)"),
         (Capped(umab.UMABNN(), limit=2.5), "capped(umab-nn):limit=2.5"),
-        (Capped(umab.UMABG(rate=4.0), limit=3.0), "capped(umab-g-a:rate=4):limit=3"),
+        (Capped(umab.UMABGA(rate=4.0), limit=3.0), "capped(umab-g-a:rate=4):limit=3"),
         (Capped(umab.Centred(umab.UMABS(rate=2.0)), limit=3.0), "capped(centred(umab-s:rate=2)):limit=3"),
         (umab.Centred(Capped(umab.UMABS())), "centred(capped(umab-s))"),
     )
@@ -205,7 +205,7 @@ def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pyte
         learner.update(learner.select(), 30.0)
         assert umab.Learner.from_json(learner.to_json()).to_json() == learner.to_json()
     policy = umab.policy("capped(umab-g-a):limit=3,rate=4")  # a parameter that the wrapper has not is the inner one's
-    assert policy == Capped(umab.UMABG(rate=4.0), limit=3.0)
+    assert policy == Capped(umab.UMABGA(rate=4.0), limit=3.0)
     assert policy.parameters()["rate"] == 4.0 and policy.parameters()["policy"] == "umab-g-a:rate=4"
     with pytest.raises(ValueError, match=r"above 0, .*limit=-1"):
         umab.policy("capped(umab-s):limit=-1")
@@ -335,13 +335,13 @@ def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ValueError, match=r"saved policy .*name and parameters"):
         saved_as_version_2(deep)
     with pytest.raises(ValueError, match=r"'recommended', .*'recommended'"):
-        umab.register("recommended", umab.UMABG(rate=9.0))
+        umab.register("recommended", umab.UMABGA(rate=9.0))
     assert umab.policy("recommended:changing=False,rate=2") == umab.Centred(umab.UMABS(rate=2.0))
     with pytest.raises(ValueError, match=r"key=value,.*'rate' in 'centred:rate'"):
         umab.policy("centred:rate")
     with pytest.raises(ValueError, match=r"'scb'.*policy=SCBIX"):
         umab.Learner.from_json(umab.Learner("scb", 3).to_json(), policy=umab.SCBIX())
-    umab.register("my-g", umab.UMABG(rate=2.0))
+    umab.register("my-g", umab.UMABGA(rate=2.0))
     policies = comparison("x", umab.Losses.of(LOSSES)).settings[0].policies
     assert list(policies).count("umab-g-a:rate=4") == 1 and "my-g" in policies
     assert umab.Centred("umab-s").with_parameters(policy="umab-g-a", rate=4.0) == umab.policy(

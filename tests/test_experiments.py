@@ -216,7 +216,7 @@ def test_ties_share_the_risk_as_claims_do() -> None:
     def outcome(names: list[str]) -> Outcome:
         curves = {
             name: Curve(
-                umab.UMABG(),
+                umab.UMABGA(),
                 umab.Result(name, finals[name][:1] * 0 + finals[name].mean(), finals[name][:1], finals[name], {}),
                 None,
             )

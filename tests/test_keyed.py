@@ -687,7 +687,7 @@ def test_all_other_keys_are_fine(tmp_path: Path) -> None:
         ({"clock": 3}, "clock=3"),
         ({"arms": []}, "at least one label"),
         ({"policy": "unknown"}, "unknown"),
-        ({"policy": umab.UMABG(exploration="fixed")}, "horizon"),
+        ({"policy": umab.UMABG()}, "horizon"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -99,7 +99,7 @@ def test_learner_simulation_and_plain_python_draw_and_decide_alike(policy: Polic
 def test_runtimes_agree_where_blocks_of_the_sums_begin_and_end(n_arms: int) -> None:
     random = np.random.default_rng(n_arms)
     arms, losses = random.integers(n_arms, size=30), random.normal(size=30)
-    for policy in (umab.UMABG(rate=4.0), umab.UMABG(exploration="none", rate=100.0)):
+    for policy in (umab.UMABGA(rate=4.0), umab.UMABG(exploration="none", rate=100.0)):
         assert same_bits(forced(policy, arms, losses, n_arms), forced_interpreted(policy, arms, losses, n_arms))
 
 

@@ -30,7 +30,7 @@ from umab.online.feedback import as_loss
 
 
 def played(n_rounds: int, **options: Any) -> umab.Learner:
-    learner = umab.Learner(umab.UMABG(rate=4.0), ["a", "b", "c"], seed=1, **options)
+    learner = umab.Learner(umab.UMABGA(rate=4.0), ["a", "b", "c"], seed=1, **options)
     for _ in range(n_rounds):
         choice = learner.select()
         learner.update(choice, choice.index - 1.0)
@@ -46,7 +46,7 @@ def test_select_and_update() -> None:
     p = learner.probabilities()
     assert p[choice.index] == p.min() < 1 / 3
     assert repr(learner) == "Learner('umab-g-a', arms=['small', 'large', 'remote'])"
-    assert learner.policy == umab.UMABG()
+    assert learner.policy == umab.UMABGA()
 
 
 def test_arms_are_a_number_or_labels() -> None:
@@ -81,9 +81,9 @@ def test_bad_arms_are_refused(arms: Any, message: str) -> None:
 
 
 def test_bad_policies_and_seeds_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"umab-g .*horizon=1000.*'adaptive'.*'anytime'"):
-        umab.Learner(umab.UMABG(exploration="fixed"), 3)
-    umab.Learner(umab.UMABG(exploration="fixed", horizon=10), 3)
+    with pytest.raises(ValueError, match=r"umab-g .*UMABG\(horizon=1000\).*UMABGA\(\)"):
+        umab.Learner(umab.UMABG(), 3)
+    umab.Learner(umab.UMABG(horizon=10), 3)
     with pytest.raises(TypeError, match=r"umab\.Policy.*UMABG\(\)"):
         umab.Learner(umab.UMABG, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seed=-1"):
@@ -802,7 +802,10 @@ def test_what_is_nested_too_deeply_is_no_learner() -> None:
         umab.Learner.from_json("[" * 100_000)
 
 
-VERSIONS = sorted((Path(__file__).parent / "saved").glob("version-*.json"))
+SAVED = Path(__file__).parent / "saved"
+VERSIONS = sorted(SAVED.glob("version-*.json"))
+FORMER_UMAB_G = SAVED / "umab-g.json"
+"""Of a class that had every exploration, and a horizon also where it had no effect."""
 
 
 def loss_of(t: int, index: int) -> float:
@@ -825,7 +828,7 @@ def test_there_is_a_file_of_every_version() -> None:
     assert [path.stem for path in VERSIONS] == [f"version-{version + 1}" for version in range(migrations.VERSION)]
 
 
-@pytest.mark.parametrize("path", VERSIONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*VERSIONS, FORMER_UMAB_G], ids=lambda path: path.stem)
 def test_what_earlier_versions_saved_is_read_and_goes_on_bit_for_bit(path: Path) -> None:
     """Each file was written by the program of its day, with what its learners did afterwards."""
     content = json.loads(path.read_text())
@@ -834,11 +837,13 @@ def test_what_earlier_versions_saved_is_read_and_goes_on_bit_for_bit(path: Path)
         learner = umab.Learner.from_json(json.dumps(each["saved"]))
         assert learner.policy == umab.policy(name)
         assert goes_on_as(learner, each["after"]), name
+        given = umab.Learner.from_json(json.dumps(each["saved"]), policy=umab.policy(name))
+        assert goes_on_as(given, each["after"]), name
 
 
 @pytest.mark.parametrize("path", VERSIONS, ids=lambda path: path.stem)
 def test_a_default_that_changes_does_not_change_what_was_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """UMAB-S learns with rate=3 in the files, and UMAB-G explores adaptively, whatever their defaults become."""
+    """UMAB-S learns with rate=3 in the files, and UMAB-G-A explores adaptively, whatever their defaults become."""
     content = json.loads(path.read_text())
     defaults = umab.UMABS.__init__.__kwdefaults__ or {}
     monkeypatch.setattr(umab.UMABS.__init__, "__kwdefaults__", {**defaults, "rate": 2.0})
@@ -846,7 +851,7 @@ def test_a_default_that_changes_does_not_change_what_was_saved(path: Path, monke
         **registry._POLICIES,
         "centred(umab-s)": umab.Centred(umab.UMABS()),
         "umab-s": umab.UMABS(),
-        "umab-g-a": umab.UMABG(exploration="anytime", initial_scale=9.0),
+        "umab-g-a": umab.UMABGA(exploration="maintext", initial_scale=9.0),
     }
     monkeypatch.setattr(registry, "_POLICIES", prototypes)
     assert umab.policy("centred(umab-s)") == umab.Centred(umab.UMABS(rate=2.0))
@@ -854,7 +859,7 @@ def test_a_default_that_changes_does_not_change_what_was_saved(path: Path, monke
         learner = umab.Learner.from_json(json.dumps(content[name]["saved"]))
         again = umab.Learner.from_json(learner.to_json())
         for each in (learner, again):
-            assert each.policy in (umab.Centred(umab.UMABS(rate=3.0)), umab.UMABG(rate=4.0))
+            assert each.policy in (umab.Centred(umab.UMABS(rate=3.0)), umab.UMABGA(rate=4.0))
             assert goes_on_as(each, content[name]["after"])
 
 

@@ -40,7 +40,7 @@ def test_the_unit_changes_only_when_a_loss_outgrows_it(first: float, second: flo
 
 
 @pytest.mark.parametrize("loss", [0.1, 1 / 3, 0.7, 1e-170, 1e307])
-@pytest.mark.parametrize("policy", [umab.UMABNN(), umab.UMABG(initial_scale=1e-300)])
+@pytest.mark.parametrize("policy", [umab.UMABNN(), umab.UMABGA(initial_scale=1e-300)])
 def test_a_million_equal_losses_sum_exactly(policy: Policy, loss: float) -> None:
     state = compiled_state(policy, np.full((1_000_000, 1), loss))
     exact = 1_000_000 * Fraction(loss) ** 2
@@ -59,7 +59,7 @@ def test_umab_nn_behaves_at_any_size_as_it_does_at_one(size: float) -> None:
 
 def test_a_tiny_threshold_next_to_a_huge_loss_still_doubles() -> None:
     """In the units of the sums C would vanish, and a threshold of 0 would clip every negative loss for ever."""
-    learner = umab.Learner(umab.UMABG(initial_scale=1e-300), 2)
+    learner = umab.Learner(umab.UMABGA(initial_scale=1e-300), 2)
     learner.update(0, 1e300)
     for doublings in range(1, 50):
         learner.update(0, -1e300)

@@ -365,7 +365,7 @@ def test_ahb_sees_neither_units_nor_origin_on_given_arms(scale: float, n_arms: i
 def test_what_ahb_is_tested_by_can_fail() -> None:
     assert ahb_distance(umab.SCB(), 7.0, 0.0, 5) < 1e-9  # blind to units only
     assert ahb_distance(umab.SCB(), 7.0, 1.0, 5) > 0.01
-    assert ahb_distance(umab.UMABG(), 7.0, 0.0, 5) > 0.01
+    assert ahb_distance(umab.UMABGA(), 7.0, 0.0, 5) > 0.01
 
 
 @pytest.mark.parametrize("scale", SCALES)

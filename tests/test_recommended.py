@@ -178,7 +178,7 @@ def test_what_cannot_be_centred_is_refused() -> None:
 
 def test_what_is_centred_can_be_given_by_name() -> None:
     by_name = umab.Centred("umab-g-a:rate=4")
-    assert by_name == umab.Centred(umab.UMABG(rate=4.0)) and isinstance(by_name.policy, umab.UMABG)
+    assert by_name == umab.Centred(umab.UMABGA(rate=4.0)) and isinstance(by_name.policy, umab.UMABGA)
     with pytest.raises(ValueError, match="'umab-x'; did you mean"):
         umab.Centred("umab-x")
     with pytest.raises(ValueError, match=r"centred already.* got centred\(umab-s\)"):
@@ -189,7 +189,7 @@ def test_what_is_centred_can_be_given_by_name() -> None:
     "policy",
     [
         *RECOMMENDED,
-        umab.Centred(umab.UMABG(exploration="fixed", rate=4.0)),
+        umab.Centred(umab.UMABG(rate=4.0)),
         umab.Centred(umab.AHB()),
         umab.UMABS(rate=0.5, learning="squares", exploration="added", clipping="none", initial_scale=2.0),
     ],
@@ -205,7 +205,7 @@ def test_names_of_centred_policies() -> None:
     assert umab.policy("recommended") == umab.recommended()
     with pytest.raises(TypeError, match=r"did you mean recommended\(\)\?"):
         umab.Learner(umab.recommended, 3)  # type: ignore[arg-type]
-    assert umab.Centred(umab.UMABG(rate=4.0)).name == "centred(umab-g-a:rate=4)"
+    assert umab.Centred(umab.UMABGA(rate=4.0)).name == "centred(umab-g-a:rate=4)"
     assert umab.Centred(umab.UMABS()) != umab.Centred(umab.UMABS(rate=1.0))
     for text, message in (
         ("centred(nobody)", "'nobody'"),
@@ -221,9 +221,9 @@ def test_names_of_centred_policies() -> None:
 
 
 def test_centred_passes_on_what_the_policy_inside_is() -> None:
-    fixed = umab.Centred(umab.UMABG(exploration="fixed"))
+    fixed = umab.Centred(umab.UMABG())
     assert fixed.needs_horizon and "horizon" in fixed.horizon_advice and not fixed.scale_free and fixed.shift_free
-    assert fixed.for_horizon(50) == umab.Centred(umab.UMABG(exploration="fixed", horizon=50))
+    assert fixed.for_horizon(50) == umab.Centred(umab.UMABG(horizon=50))
     hedge = umab.Centred(umab.AHB())
     assert hedge.plays_each_arm_first and hedge.scale_free and hedge.reference == umab.AHB.reference
     assert (umab.simulate(hedge, np.zeros((5, 4)), n_trials=3).arms[:, :4] == np.arange(4)).all()

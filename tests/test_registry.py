@@ -7,11 +7,13 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import umab
+from toys import umab_g
 from umab.algorithms import registry
 from umab.algorithms.base import Policy
 
@@ -30,14 +32,14 @@ def test_the_registry_lists_the_policies_with_a_line_each() -> None:
     ("name", "policy"),
     [
         ("umab-nn", umab.UMABNN()),
-        ("umab-g", umab.UMABG(exploration="fixed")),
-        ("umab-g-a", umab.UMABG()),
+        ("umab-g", umab.UMABG()),
+        ("umab-g-a", umab.UMABGA()),
         ("umab-g-anytime", umab.UMABG(exploration="anytime")),
         ("umab-g-none", umab.UMABG(exploration="none")),
         ("uniform", umab.Uniform()),
         ("umab-g-none:initial_scale=2,rate=4", umab.UMABG(exploration="none", initial_scale=2, rate=4)),
-        ("umab-g:horizon=1200,rate=4", umab.UMABG(exploration="fixed", rate=4, horizon=1200)),
-        ("umab-g-a:rate=0.1", umab.UMABG(rate=0.1)),
+        ("umab-g:horizon=1200,rate=4", umab.UMABG(rate=4, horizon=1200)),
+        ("umab-g-a:rate=0.1", umab.UMABGA(rate=0.1)),
     ],
 )
 def test_names_and_policies_stand_for_each_other(name: str, policy: Policy) -> None:
@@ -54,27 +56,39 @@ def test_names_and_policies_stand_for_each_other(name: str, policy: Policy) -> N
 def test_every_policy_has_a_name_that_gives_it_back(
     exploration: Any, rate: float, scale: float, horizon: int | None
 ) -> None:
-    policy = umab.UMABG(exploration=exploration, rate=rate, initial_scale=scale, horizon=horizon)
+    policy = umab_g(exploration, rate=rate, initial_scale=scale, horizon=horizon)
     assert umab.policy(policy.name) == policy
     assert pickle.loads(pickle.dumps(policy)) == policy
-    assert eval(repr(policy), {"UMABG": umab.UMABG}) == policy
+    assert eval(repr(policy), {"UMABG": umab.UMABG, "UMABGA": umab.UMABGA}) == policy
+
+
+def test_umab_g_and_umab_g_a_are_the_algorithms_of_these_names() -> None:
+    assert (umab.UMABG().name, umab.UMABGA().name) == ("umab-g", "umab-g-a")
+    assert umab.UMABG().for_horizon(80) == umab.UMABG(horizon=80) and not umab.UMABGA().needs_horizon
+    losses = np.random.default_rng(0).normal(size=(80, 3))
+    fixed, told = (umab.simulate(each, losses, n_trials=3).arms for each in (umab.UMABG(), umab.UMABG(horizon=80)))
+    np.testing.assert_array_equal(fixed, told)
+    with pytest.raises(ValueError, match=r"'adaptive', 'maintext' .*exploration='fixed'; UMABG has it"):
+        umab.UMABGA(exploration="fixed")  # type: ignore[arg-type]
 
 
 def test_policies_are_immutable_keyword_only_and_comparable() -> None:
-    policy = umab.UMABG(rate=4)
-    assert policy == umab.UMABG(rate=4.0) and hash(policy) == hash(umab.UMABG(rate=4.0))
-    assert policy != umab.UMABG() and umab.UMABNN() != umab.Uniform()  # type: ignore[comparison-overlap]
-    assert repr(policy) == "UMABG(exploration='adaptive', rate=4.0, initial_scale=1.0, horizon=None)"
+    policy = umab.UMABGA(rate=4)
+    assert policy == umab.UMABGA(rate=4.0) and hash(policy) == hash(umab.UMABGA(rate=4.0))
+    assert policy != umab.UMABGA() and umab.UMABNN() != umab.Uniform()  # type: ignore[comparison-overlap]
+    assert repr(policy) == "UMABGA(exploration='adaptive', rate=4.0, initial_scale=1.0)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         policy.rate = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError):
-        umab.UMABG("adaptive")  # type: ignore[call-arg]
+        umab.UMABG("fixed")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"exploration": "much"}, "'adaptive', .*exploration='much'"),
+        ({"exploration": "much"}, "'fixed', .*exploration='much'"),
+        ({"exploration": "adaptive"}, "'fixed', .*exploration='adaptive'; UMABGA has it"),
+        ({"exploration": ["fixed"]}, "'fixed', .*exploration=\\['fixed'\\]"),
         ({"rate": 0}, "above 0, .*rate=0"),
         ({"rate": -1.0}, "above 0, .*rate=-1.0"),
         ({"rate": float("inf")}, "finite .*rate=inf"),
@@ -149,7 +163,7 @@ def test_what_is_recommended_depends_on_whether_losses_may_change() -> None:
         ("umab-g-a:rate", "key=value,.*'rate' in"),
         ("umab-g-a:rate=4,", "key=value,.*'rate=4,' in"),
         ("umab-g-a:rate=4,rate=5", "once, .*'rate' .*'umab-g-a:rate=4,rate=5'"),
-        ("umab-g-a:rat=4", "umab-g-a .*exploration, rate, initial_scale, horizon, .*'rat'"),
+        ("umab-g-a:rat=4", "umab-g-a .*exploration, rate, initial_scale, .*'rat'"),
         ("umab-nn:rate=4", "umab-nn .*no parameters, .*'rate'"),
         ("umab-g-a:rate=four", "number, .*rate='four'"),
         ("umab-g:horizon=1e3", "whole number, .*horizon='1e3'"),

@@ -33,7 +33,7 @@ def plain_regret(losses: Array, arms: Any) -> Array:
 
 
 def test_regret_is_the_loss_of_the_arms_less_that_of_the_best() -> None:
-    result = umab.simulate(umab.UMABG(), LOSSES, n_trials=70, seed=1, expected=False)
+    result = umab.simulate(umab.UMABGA(), LOSSES, n_trials=70, seed=1, expected=False)
     assert result.regret.shape == result.arms.shape == (70, 400)
     assert result.arms.dtype == np.uint8
     np.testing.assert_allclose(result.regret, plain_regret(LOSSES, result.arms), atol=1e-11)
@@ -45,8 +45,8 @@ def test_regret_is_the_loss_of_the_arms_less_that_of_the_best() -> None:
 
 
 def test_expected_regret_is_that_of_the_distributions() -> None:
-    result = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=3, seed=1, expected=True)
-    learner = umab.Learner(umab.UMABG(rate=4.0), 4, seed=1)
+    result = umab.simulate(umab.UMABGA(rate=4.0), LOSSES, n_trials=3, seed=1, expected=True)
+    learner = umab.Learner(umab.UMABGA(rate=4.0), 4, seed=1)
     total, rows = 0.0, []
     for row in LOSSES:
         total += learner.probabilities() @ row
@@ -104,7 +104,7 @@ def test_expected_and_sampled_regret_have_the_same_mean() -> None:
     """Within four standard errors of the paired differences, which are not all alike."""
     n_trials = 2000
     sampled, expected = (
-        umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=n_trials, expected=each, keep="summary")
+        umab.simulate(umab.UMABGA(rate=4.0), LOSSES, n_trials=n_trials, expected=each, keep="summary")
         for each in (False, True)
     )
     gap = sampled.final_regret - expected.final_regret
@@ -114,7 +114,7 @@ def test_expected_and_sampled_regret_have_the_same_mean() -> None:
 
 
 def test_no_bit_depends_on_the_threads() -> None:
-    results = [umab.simulate(umab.UMABG(), LOSSES, n_trials=150, n_threads=n) for n in (1, 2, 5)]
+    results = [umab.simulate(umab.UMABGA(), LOSSES, n_trials=150, n_threads=n) for n in (1, 2, 5)]
     for other in results[1:]:
         for name in ("regret", "final_regret", "mean", "sd"):
             assert same_bits(getattr(results[0], name), getattr(other, name))
@@ -144,9 +144,9 @@ def test_a_trial_draws_the_same_whatever_runs_beside_it() -> None:
 
 @pytest.mark.parametrize("pieces", [1, 7, 399, 400])
 def test_long_runs_in_pieces_are_the_same_runs(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40, expected=True)
+    whole = umab.simulate(umab.UMABGA(rate=4.0), LOSSES, n_trials=40, expected=True)
     monkeypatch.setattr(regret_module, "_ROUNDS_A_PIECE", pieces)
-    again = umab.simulate(umab.UMABG(rate=4.0), LOSSES, n_trials=40, expected=True)
+    again = umab.simulate(umab.UMABGA(rate=4.0), LOSSES, n_trials=40, expected=True)
     assert same_bits(again.regret, whole.regret) and (again.arms == whole.arms).all()
 
 

@@ -17,8 +17,9 @@ import pytest
 import reference
 import umab
 from pages import theory as theory_pages
+from toys import umab_g
 from umab import cli
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.testing import Array
 from umab.theory.bounds import Bound, bound, table1
@@ -70,7 +71,7 @@ def statement(id: str, form: str = "as printed", exploration: str = "") -> State
 @pytest.mark.parametrize("rate", [0.25, 4.0])
 def test_a_trajectory_is_that_of_the_definition(exploration: Any, rate: float) -> None:
     """As 40 digits have it: the distributions, to the last digit of the doubles they come in."""
-    policy = umab.UMABG(exploration=exploration, rate=rate, horizon=60 if exploration == "fixed" else None)
+    policy = umab_g(exploration, rate=rate, horizon=60 if exploration == "fixed" else None)
     arms = RNG.integers(3, size=60)
     seen = [float(SIGNED[t, arm]) for t, arm in enumerate(arms)]
     exact = reference.umab_g(arms.tolist(), seen, 3, rate=rate, exploration=exploration, horizon=60)
@@ -211,7 +212,7 @@ def test_every_statement_about_umab_s_can_fail(
     """It holds along runs of the policy, and is violated when something of it is changed on purpose."""
     said = ours(id)
     path = follow(umab.policy(name), SIGNED, umab.simulate(name, SIGNED, n_trials=8).arms)
-    assert said.is_about(umab.policy(name)) and not said.is_about(umab.UMABG())
+    assert said.is_about(umab.policy(name)) and not said.is_about(umab.UMABGA())
     assert check(said, said.says(Steps(path))).verdict == "holds"
     assert check(said, said.says(Steps(dataclasses.replace(path, **change(path))))).verdict == "violated"
 
@@ -278,7 +279,7 @@ def test_policies_without_proofs_are_refused() -> None:
     assert all(certifiable(umab.policy(name)) for name in ("umab-nn", "umab-g", "umab-s:rate=2", *OURS))
 
 
-def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -> Trajectory:
+def broken(policy: UMABNN | ExtraExploration, losses: Array, arms: Array, **changes: Any) -> Trajectory:
     """A trajectory in which something was changed on purpose."""
     path = follow(policy, losses, arms)
     return dataclasses.replace(path, **{name: change(getattr(path, name)) for name, change in changes.items()})
@@ -334,7 +335,7 @@ def broken(policy: UMABNN | UMABG, losses: Array, arms: Array, **changes: Any) -
 def test_every_certificate_can_fail(id: str, form: Any, policy: str, changes: dict[str, Any] | None) -> None:
     """It holds along runs of the algorithm, and is violated when the algorithm is broken on purpose."""
     which = umab.policy(policy).for_horizon(200)
-    assert isinstance(which, (UMABNN, UMABG))
+    assert isinstance(which, (UMABNN, ExtraExploration))
     losses = np.abs(SIGNED) if isinstance(which, UMABNN) else SIGNED
     arms = umab.simulate(which, losses, n_trials=5).arms
     said = statement(id, form, getattr(which, "exploration", ""))
@@ -393,7 +394,7 @@ def test_a_worst_case_is_kept_for_every_statement() -> None:
 
 
 def test_a_search_finds_a_violation_and_makes_it_small() -> None:
-    found = search(statement("comparator"), umab.UMABG())
+    found = search(statement("comparator"), umab.UMABGA())
     assert found.certified.verdict == "violated" and len(found.blocks) == 1 and found.blocks[0].rounds == 1
     table, _ = expanded(found.blocks)
     totals = table.sum(axis=0)
@@ -618,7 +619,7 @@ def test_a_search_takes_umab_s() -> None:
 
 
 def test_a_trajectory_starts_from_the_scale_of_the_policy() -> None:
-    policy = umab.UMABG(initial_scale=3.0, rate=0.5)
+    policy = umab.UMABGA(initial_scale=3.0, rate=0.5)
     arms = RNG.integers(3, size=40)
     seen = [float(SIGNED[t, arm]) for t, arm in enumerate(arms)]
     exact = reference.umab_g(arms.tolist(), seen, 3, rate=0.5, exploration="adaptive", initial_scale=3.0)
@@ -647,7 +648,7 @@ def test_table_1_on_a_table_of_losses() -> None:
 def test_the_regret_of_a_small_table_is_exact() -> None:
     """As plain recursion over all sequences has it, and as many trials have it within four errors."""
     losses = np.array([[1.0, -0.5], [0.2, 0.4], [-2.0, 1.0], [0.3, 0.1]])
-    for policy in (umab.UMABG(), umab.UMABG(rate=4.0)):
+    for policy in (umab.UMABGA(), umab.UMABGA(rate=4.0)):
         exact = exact_regret(policy, losses)
         total = 0.0
         for arms in itertools.product(range(2), repeat=4):
@@ -658,14 +659,14 @@ def test_the_regret_of_a_small_table_is_exact() -> None:
         result = umab.simulate(policy, losses, n_trials=4000)
         assert abs(result.mean[-1] - exact.regret) < 4 * result.se[-1]
     with pytest.raises(ValueError, match=r"at most 100000 .* 1048576"):
-        exact_regret(umab.UMABG(), np.zeros((20, 2)))
+        exact_regret(umab.UMABGA(), np.zeros((20, 2)))
 
 
 def test_small_tables_keep_the_repaired_theorems() -> None:
     rng = np.random.default_rng(1)
     for _ in range(30):
         table = rng.choice([-1.0, 0.0, 1.0], size=(4, 2)) * 10.0 ** rng.uniform(-3, 3, size=(4, 2))
-        for policy in (umab.UMABG(), umab.UMABG(exploration="fixed")):
+        for policy in (umab.UMABGA(), umab.UMABG()):
             exact = exact_regret(policy, table)
             assert exact.repaired is not None and exact.regret <= exact.repaired
         exact = exact_regret(umab.UMABNN(), np.abs(table))

@@ -315,5 +315,5 @@ def test_a_place_that_holds_no_policy_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             umab.policy(place, allow_import=True)
-    assert umab.policy("umab:UMABG:rate=4", allow_import=True) == umab.UMABG(rate=4.0)
+    assert umab.policy("umab:UMABGA:rate=4", allow_import=True) == umab.UMABGA(rate=4.0)
     assert umab.policy("umab:Centred(umab:UMABS)", allow_import=True) == umab.recommended(changing=False)

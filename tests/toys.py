@@ -11,6 +11,14 @@ from umab import checks, simplex
 from umab.simplex import FixedVector, Rows, Vector, softmin
 
 
+def umab_g(exploration: Any, **parameters: Any) -> umab.Policy:
+    """Return UMAB-G or UMAB-G-A, whichever has this exploration; only the former has a horizon."""
+    if exploration in ("adaptive", "maintext"):
+        parameters.pop("horizon", None)
+        return umab.UMABGA(exploration=exploration, **parameters)
+    return umab.UMABG(exploration=exploration, **parameters)
+
+
 class ScaleState(NamedTuple):
     probabilities: Vector
     loss_sums: Vector

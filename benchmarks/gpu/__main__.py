@@ -111,7 +111,7 @@ def timed(template: Any) -> Iterator[list[float]]:
 
 def by_hand() -> Iterator[Row]:
     """Compare the kernel of UMAB-G-A with one that is written by hand."""
-    losses = losses_for(umab.UMABG())
+    losses = losses_for(umab.UMABGA())
     hand = ByHand(losses, N_TRIALS)
     hand.run()
     theirs = statistics.median(hand.run() for _ in range(5))

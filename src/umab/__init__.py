@@ -31,7 +31,7 @@ from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import UMABG, UMABGA
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
@@ -73,6 +73,7 @@ __all__ = [
     "SOLOFTRL",
     "UMABE",
     "UMABG",
+    "UMABGA",
     "UMABNN",
     "UMABS",
     "UMABW",

@@ -118,21 +118,21 @@ def test_arms_that_are_away_agree(name: str, expected: bool, delays: int | None)
 @pytest.mark.parametrize("expected", [False, True])
 @pytest.mark.parametrize("n_trials", [1, 33, 64] if SIMULATED else [1, 2, 31, 32, 33, 64, 70])
 def test_what_is_kept_is_the_same(keep: Any, expected: bool, n_trials: int) -> None:
-    losses = losses_for(umab.UMABG(), 6)
+    losses = losses_for(umab.UMABGA(), 6)
     assert_same(*both("umab-g-a", losses, n_trials=n_trials, expected=expected, keep=keep))
 
 
 @pytest.mark.parametrize("n_rounds", [1, 2, 4097])
 def test_any_number_of_rounds_is_the_same(n_rounds: int) -> None:
     """NumPy sums a single round in another order; the last piece of 4097 rounds has one."""
-    losses = losses_for(umab.UMABG(), n_rounds, 2)
+    losses = losses_for(umab.UMABGA(), n_rounds, 2)
     assert_same(*both("umab-g-a", losses, n_trials=40 if n_rounds < 10 or not SIMULATED else 2, keep="summary"))
 
 
 @pytest.mark.parametrize("n_arms", [2, 10, 100] if SIMULATED else [2, 10, 100, 300, 3000])
 def test_any_number_of_arms_is_the_same(n_arms: int) -> None:
     n_rounds, n_trials = (3, 2) if SIMULATED else (50, 100)
-    assert_same(*both("umab-g-a", losses_for(umab.UMABG(), n_rounds, n_arms), n_trials=n_trials))
+    assert_same(*both("umab-g-a", losses_for(umab.UMABGA(), n_rounds, n_arms), n_trials=n_trials))
 
 
 def test_a_large_state_stays_in_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_large_state_stays_in_the_memory_of_the_device(monkeypatch: pytest.Mon
 
 
 def test_no_bit_depends_on_how_much_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = losses_for(umab.UMABG(), 100, 2)
+    losses = losses_for(umab.UMABGA(), 100, 2)
     n_trials = 70 if SIMULATED else 7000
     one, other = both("umab-g-a", losses, n_trials=n_trials, keep="arms")
     assert_same(one, other)
@@ -167,7 +167,7 @@ def test_no_bit_depends_on_how_much_fits_into_memory(monkeypatch: pytest.MonkeyP
 
 
 def test_a_seed_may_have_any_size() -> None:
-    losses = losses_for(umab.UMABG(), 5)
+    losses = losses_for(umab.UMABGA(), 5)
     for seed in (1, 2**32, 2**128 + 7):
         assert_same(*both("uniform", losses, n_trials=40, seed=seed))
 
@@ -204,7 +204,7 @@ def test_progress_counts_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     bar = Progress(0, "", False)
     steps: list[int] = []
     monkeypatch.setattr(bar, "advance", steps.append)
-    umab.simulate(["uniform", "umab-g-a"], losses_for(umab.UMABG(), 7), n_trials=40, device="gpu", progress=bar)
+    umab.simulate(["uniform", "umab-g-a"], losses_for(umab.UMABGA(), 7), n_trials=40, device="gpu", progress=bar)
     assert sum(steps) == 2 * 7 * 40
 
 
@@ -212,7 +212,7 @@ def test_a_simulation_can_be_stopped() -> None:
     bar = Progress(0, "", False)
     bar.stopped.set()
     with pytest.raises(CancelledError):
-        umab.simulate("uniform", losses_for(umab.UMABG(), 7), n_trials=40, device="gpu", progress=bar)
+        umab.simulate("uniform", losses_for(umab.UMABGA(), 7), n_trials=40, device="gpu", progress=bar)
 
 
 # Policies of one's own.
@@ -282,12 +282,12 @@ def test_an_update_that_leaves_no_distribution_is_found() -> None:
 
 
 def test_cells_that_run_at_once_have_the_bits_of_each_alone() -> None:
-    tables = [umab.Losses.of(losses_for(umab.UMABG(), 8) * factor) for factor in (1.0, 3.7)]
+    tables = [umab.Losses.of(losses_for(umab.UMABGA(), 8) * factor) for factor in (1.0, 3.7)]
     bar, stop = Progress(0, "", False), threading.Event()
     for delay in (None, 2):
         late = None if delay is None else Delays.of(delay, 8)
         works = [Work(each, None, late, costs_of(each), 40, 3, True, "summary", bar, stop) for each in tables]
-        pairs = [(umab.UMABG(rate=rate), work) for rate in (0.1, 0.25, 4.0) for work in works]
+        pairs = [(umab.UMABGA(rate=rate), work) for rate in (0.1, 0.25, 4.0) for work in works]
         results = simulate_cells([policy for policy, _ in pairs], [work for _, work in pairs])
         assert len({result.mean.tobytes() for result in results}) == 6
         for (policy, work), result in zip(pairs, results, strict=True):
@@ -319,7 +319,7 @@ def test_a_sweep_writes_the_bytes_of_a_processor_and_keeps_others_apart(tmp_path
     from umab.research.experiments.sweep import Sweep, grid_of
 
     for number, factor in enumerate((1.0, 3.7)):
-        lines = [",".join(map(repr, row)) for row in (losses_for(umab.UMABG(), 8) * factor).tolist()]
+        lines = [",".join(map(repr, row)) for row in (losses_for(umab.UMABGA(), 8) * factor).tolist()]
         (tmp_path / f"{number}.csv").write_text("\n".join(["a,b,c", *lines]))
     content = {
         "trials": 40,

@@ -39,7 +39,7 @@ from umab.algorithms.solo_ftrl import SOLOFTRL
 from umab.algorithms.tsallis_inf import TsallisINF
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import UMABG, UMABGA
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
@@ -85,11 +85,11 @@ _POLICIES: dict[str, Policy] = {
     "centred(umab-sh)": Centred(UMABSh()),
     "umab-sh": UMABSh(),
     "umab-nn": UMABNN(),
-    "umab-g": UMABG(exploration="fixed"),
-    "umab-g-a": UMABG(),
+    "umab-g": UMABG(),
+    "umab-g-a": UMABGA(),
     "umab-g-anytime": UMABG(exploration="anytime"),
     "umab-g-none": UMABG(exploration="none"),
-    "umab-g-maintext": UMABG(exploration="maintext"),
+    "umab-g-maintext": UMABGA(exploration="maintext"),
     "sf-mab": SFMAB(exploration="anytime"),
     "sf-mab-a": SFMAB(),
     "ahb": AHB(),
@@ -289,7 +289,7 @@ def nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
     if not kin:
         return _place_of(kind), None
     own = policy.parameters()
-    # Several names share a class (umab-g, umab-g-a); the right one has the fewest different parameters.
+    # Several names share a class (umab-g, umab-g-none); the right one has the fewest different parameters.
     name = min(kin, key=lambda name: sum(own[key] != kin[name][key] for key in own))
     return name, kin[name]
 

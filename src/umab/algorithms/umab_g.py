@@ -12,10 +12,11 @@ from umab.maths import simplex
 from umab.maths.numerics import FLOOR, add_square, fit_unit, importance_weighted, rescale, unit_of
 from umab.maths.simplex import Vector, explore, log_barrier
 
-Exploration = Literal["adaptive", "fixed", "anytime", "none", "maintext"]
+Exploration = Literal["fixed", "anytime", "none"]
+AdaptiveExploration = Literal["adaptive", "maintext"]
 
 _ADAPTIVE, _FIXED, _ANYTIME, _NONE, _MAINTEXT = 0.0, 1.0, 2.0, 3.0, 4.0
-_CODES = dict(zip(get_args(Exploration), (_ADAPTIVE, _FIXED, _ANYTIME, _NONE, _MAINTEXT), strict=True))
+_CODES = {"adaptive": _ADAPTIVE, "fixed": _FIXED, "anytime": _ANYTIME, "none": _NONE, "maintext": _MAINTEXT}
 
 
 class State(NamedTuple):
@@ -36,7 +37,7 @@ class State(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The parameters of `UMABG`, as numbers."""
+    """The parameters of both policies, as numbers."""
 
     rate: float  # the 1/4 of the learning rate
     exploration: float  # which exploration rate, by its code
@@ -44,74 +45,27 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABG(Policy):
-    """UMAB-G, for losses of any size and sign; with adaptive exploration, UMAB-G-A.
+class ExtraExploration(Policy):
+    """What UMAB-G and UMAB-G-A share: all but the rates of the extra exploration that they can have."""
 
-    The default needs no horizon. Its published constants are cautious: with few rounds it stays near uniform, and
-    ``rate=4``, with which the paper's figures were made, learns faster. Losses much smaller than `initial_scale` are
-    learned slowly; if losses are never negative, use `UMABNN`.
-
-    It follows the regularized leader with a log-barrier on clipped losses, and adds extra exploration:
-
-        p_t = argmin_p Σ_{s<t} ⟨ℓ̂'_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    p'_t = p_t + ρ_t c_t.
-
-    The arm k is drawn from p'_t, in which every arm below ρ_t gets ρ_t more at the cost of the likeliest one. The loss
-    is clipped from below, ℓ'_t = max(2C_t, ℓ_t), and estimated by ℓ̂'_{t,k} = ℓ'_t / p'_{t,k}, 0 for the other arms;
-
-        C_{t+1} = min(C_t, ℓ'_t),    η_{t+1} = rate · √(n / (n C²_{t+1} + Σ_{s≤t} ℓ'²_s)).
-
-    Parameters
-    ----------
-    exploration
-        The rate ρ_{t+1}: ``"adaptive"`` (UMAB-G-A), 1/(2n² + √(2 Σ_{s≤t} |⟨ℓ̂'_s, c_s⟩|)); ``"fixed"`` (UMAB-G),
-        1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T. For study there are ``"none"``, 0, and
-        ``"maintext"``, 1/(2n² + 2√(Σ_{s≤t} |⟨ℓ̂_s, c_t⟩|)) with estimates that are not clipped: the adaptive rate as the
-        paper's main text prints it. Where no arm is explored, c_t is 0 and so is the sum, so that it explores for ever.
-        The rate ``"adaptive"`` is the one in the paper's appendix.
-    rate
-        The constant of the learning rate; 1/4 in the paper's text.
-    initial_scale
-        |C₁|, in the units of the losses; 1 in the paper.
-    horizon
-        T, the number of rounds, which only the fixed exploration uses. `umab.simulate` fills it in.
-
-    Guarantee
-    ---------
-    Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the size of the largest loss and ℓ⁻∞
-    that of the most negative one: fixed, (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ sqrt(nT); adaptive,
-    (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) sqrt(n Σ‖ℓ_t‖∞). The 1 is there because C₁ = −1 has the dimension
-    of a loss, so losses much smaller than `initial_scale` are learned slowly: UMAB-G is not scale-free. There is no
-    published bound for anytime exploration, or without exploration.
-
-    With late feedback the estimate uses the probability at the time of the draw; the adaptive rate uses the offset c at
-    the time of the update. No bound is published for that case.
-
-    References
-    ----------
-    Chen and Zhang, Improved Algorithms for Adversarial Bandits with Unbounded Losses, Algorithms 2 and 3, Theorem 2.
-
-    Examples
-    --------
-    >>> import umab
-    >>> learner = umab.Learner(umab.UMABG(), arms=3)
-    >>> learner.update(0, loss=0.5)
-    >>> learner.update(1, loss=-1.0)
-    >>> learner.probabilities().round(4)
-    array([0.2888, 0.3935, 0.3177])
-    """
-
-    exploration: Exploration = "adaptive"
+    exploration: str
     rate: float = 0.25
     initial_scale: float = 1.0
-    horizon: int | None = None
+
+    explorations: ClassVar[tuple[str, ...]]
+    """The rates of exploration that the class can have."""
+    elsewhere: ClassVar[str]
+    """The class that has the others."""
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        checks.one_of("exploration", self.exploration, get_args(Exploration))
+        if self.exploration not in self.explorations and self.exploration in tuple(_CODES):
+            rule = f"exploration must be one of {', '.join(map(repr, self.explorations))} for {type(self).__name__}"
+            raise ValueError(f"{rule}, but got exploration={self.exploration!r}; {self.elsewhere} has it")
+        checks.one_of("exploration", self.exploration, self.explorations)
         self._set(
             rate=checks.positive("rate", self.rate),
             initial_scale=checks.positive("initial_scale", self.initial_scale),
-            horizon=checks.optional_horizon(self.horizon),
         )
 
     reference: ClassVar[str] = "Chen & Zhang 2023, Algorithms 2 and 3"
@@ -170,19 +124,6 @@ class UMABG(Policy):
         """Whether it does not explore, or explores for ever."""
         return self.exploration in ("none", "maintext")
 
-    @property
-    def needs_horizon(self) -> bool:
-        """Whether the exploration is fixed and the horizon still missing."""
-        return self.exploration == "fixed" and self.horizon is None
-
-    @property
-    def horizon_advice(self) -> str:
-        """Name the explorations that need none."""
-        return (
-            "pass the number of rounds, as in UMABG(exploration='fixed', horizon=1000), or use "
-            "exploration='adaptive' or 'anytime', which need none"
-        )
-
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""
         return State(
@@ -202,7 +143,7 @@ class UMABG(Policy):
 
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return the parameters, with a code for the exploration."""
-        return Parameters(rate=self.rate, exploration=_CODES[self.exploration], horizon=float(self.horizon or 0))
+        return Parameters(rate=self.rate, exploration=_CODES[self.exploration], horizon=0.0)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and ρ, but not the ρ of the main text, which may grow."""
@@ -268,3 +209,126 @@ class UMABG(Policy):
             exploration_rate=exploration_rate,
             round=t,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UMABG(ExtraExploration):
+    """UMAB-G, for losses of any size and sign; its exploration is fixed by the horizon.
+
+    `UMABGA` needs no horizon. The published constants are cautious: with few rounds it stays near uniform, and
+    ``rate=4``, with which the paper's figures were made, learns faster. Losses much smaller than `initial_scale` are
+    learned slowly; if losses are never negative, use `UMABNN`.
+
+    It follows the regularized leader with a log-barrier on clipped losses, and adds extra exploration:
+
+        p_t = argmin_p Σ_{s<t} ⟨ℓ̂'_s, p⟩ + (1/η_t) Σ_k log(1/p_k),    p'_t = p_t + ρ_t c_t.
+
+    The arm k is drawn from p'_t, in which every arm below ρ_t gets ρ_t more at the cost of the likeliest one. The loss
+    is clipped from below, ℓ'_t = max(2C_t, ℓ_t), and estimated by ℓ̂'_{t,k} = ℓ'_t / p'_{t,k}, 0 for the other arms;
+
+        C_{t+1} = min(C_t, ℓ'_t),    η_{t+1} = rate · √(n / (n C²_{t+1} + Σ_{s≤t} ℓ'²_s)).
+
+    Parameters
+    ----------
+    exploration
+        The rate ρ_{t+1}: ``"fixed"``, 1/(2n² + √(nT)); ``"anytime"``, the same with t + 1 in place of T, which needs
+        no horizon; for study, ``"none"``, 0.
+    rate
+        The constant of the learning rate; 1/4 in the paper's text.
+    initial_scale
+        |C₁|, in the units of the losses; 1 in the paper.
+    horizon
+        T, the number of rounds, which the fixed exploration needs. `umab.simulate` fills it in.
+
+    Guarantee
+    ---------
+    Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the size of the largest loss and ℓ⁻∞
+    that of the most negative one: (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ sqrt(nT). The 1 is there because C₁ = −1 has the
+    dimension of a loss, so losses much smaller than `initial_scale` are learned slowly: UMAB-G is not scale-free. There
+    is no published bound for anytime exploration, or without exploration.
+
+    With late feedback the estimate uses the probability at the time of the draw. No bound is published for that case.
+
+    References
+    ----------
+    Chen and Zhang, Improved Algorithms for Adversarial Bandits with Unbounded Losses, Algorithm 2, Theorem 2.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.UMABG(horizon=1000), arms=3)
+    >>> learner.update(0, loss=0.5)
+    >>> learner.update(1, loss=-1.0)
+    >>> learner.probabilities().round(4)
+    array([0.2888, 0.3935, 0.3177])
+    """
+
+    exploration: Exploration = "fixed"
+    horizon: int | None = None
+
+    explorations: ClassVar[tuple[str, ...]] = get_args(Exploration)
+    elsewhere: ClassVar[str] = "UMABGA"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        self._set(horizon=checks.optional_horizon(self.horizon))
+
+    @property
+    def needs_horizon(self) -> bool:
+        """Whether the exploration is fixed and the horizon still missing."""
+        return self.exploration == "fixed" and self.horizon is None
+
+    @property
+    def horizon_advice(self) -> str:
+        """Name the policy that needs none."""
+        return "pass the number of rounds, as in UMABG(horizon=1000), or use UMABGA() (umab-g-a), which needs none"
+
+    def parameters_for(self, n_arms: int) -> Parameters:
+        """Return the parameters, with the horizon."""
+        return super().parameters_for(n_arms)._replace(horizon=float(self.horizon or 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UMABGA(ExtraExploration):
+    """UMAB-G-A, for losses of any size and sign; its exploration adapts to what it costs.
+
+    It is `UMABG` with another exploration rate, which needs no horizon.
+
+    Parameters
+    ----------
+    exploration
+        The rate ρ_{t+1}: ``"adaptive"``, 1/(2n² + √(2 Σ_{s≤t} |⟨ℓ̂'_s, c_s⟩|)), as in the paper's appendix. For study
+        there is ``"maintext"``, 1/(2n² + 2√(Σ_{s≤t} |⟨ℓ̂_s, c_t⟩|)) with estimates that are not clipped, as the paper's
+        main text prints it. Where no arm is explored, c_t is 0 and so is the sum, so that it explores for ever.
+    rate
+        The constant of the learning rate; 1/4 in the paper's text.
+    initial_scale
+        |C₁|, in the units of the losses; 1 in the paper.
+
+    Guarantee
+    ---------
+    Expected regret, up to logarithms and against an oblivious adversary, with ℓ∞ the size of the largest loss:
+    (1 + ℓ∞)n² + sqrt(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) sqrt(n Σ‖ℓ_t‖∞). It is not scale-free, as `UMABG`.
+
+    With late feedback the estimate uses the probability at the time of the draw; the exploration rate uses the offset c
+    at the time of the update. No bound is published for that case.
+
+    References
+    ----------
+    Chen and Zhang, Improved Algorithms for Adversarial Bandits with Unbounded Losses, Algorithm 3, Theorem 2.
+
+    Examples
+    --------
+    >>> import umab
+    >>> learner = umab.Learner(umab.UMABGA(), arms=3)
+    >>> learner.update(0, loss=0.5)
+    >>> learner.update(1, loss=-1.0)
+    >>> learner.probabilities().round(4)
+    array([0.2888, 0.3935, 0.3177])
+    """
+
+    exploration: AdaptiveExploration = "adaptive"
+
+    explorations: ClassVar[tuple[str, ...]] = get_args(AdaptiveExploration)
+    elsewhere: ClassVar[str] = "UMABG"

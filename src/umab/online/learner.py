@@ -54,7 +54,7 @@ class Learner(Releasing):
     Examples
     --------
     >>> import umab
-    >>> learner = umab.Learner(umab.UMABG(), arms=["small", "large", "remote"], seed=7)
+    >>> learner = umab.Learner(umab.UMABGA(), arms=["small", "large", "remote"], seed=7)
     >>> choice = learner.select()
     >>> choice.arm, choice.probability
     ('remote', 0.3333333333333333)

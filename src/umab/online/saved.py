@@ -41,8 +41,10 @@ def read_policy(about: Any, given: Policy | None) -> Policy:
                 f"{error}; if the policy is not registered, pass it: Learner.load(path, policy=...)"
             ) from None
     with contextlib.suppress(ValueError):  # it need not be registered
-        if type(from_description(about)) is not type(given):
+        known = from_description(about)
+        if type(known) is not type(given):
             raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={shown(given)}")
+        about = described(known)  # with the parameters of today
     saved, passed = _all_parameters(about), _all_parameters(described(given))
     # Before version 3 the parameters of an unregistered policy were not saved.
     if len(saved) != len(passed) or any(a != b for a, b in zip(saved, passed, strict=True) if a is not None):

@@ -24,7 +24,7 @@ from umab.algorithms.registry import registered
 from umab.algorithms.scb_d import SCBD
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.umab_sh import UMABSh
@@ -344,7 +344,7 @@ def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
 
 _OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
     UMABNN.theorem: _of_umab_nn,
-    UMABG.theorem: _of_umab_g,
+    ExtraExploration.theorem: _of_umab_g,
     UMABS.theorem: _of_umab_s,
     UMABW.theorem: _of_umab_s,
 }

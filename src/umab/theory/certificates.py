@@ -100,10 +100,10 @@ def certify(
     Parameters
     ----------
     policy
-        A `UMABNN`, `UMABG`, `UMABW`, `UMABS`, `UMABSh` or `SCBD`, the last three also centred, or its name. With
-        constants other than the paper's, the same statements are checked, although the paper does not make them; this
-        shows which of them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the options
-        for study. The statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.
+        A `UMABNN`, `UMABG`, `UMABGA`, `UMABW`, `UMABS`, `UMABSh` or `SCBD`, the last three also centred, or its name.
+        With constants other than the paper's, the same statements are checked, although the paper does not make them;
+        this shows which of them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the
+        options for study. The statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.
     losses
         What `umab.Losses.of` takes.
     advice

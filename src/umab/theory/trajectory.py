@@ -18,7 +18,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.umab_sh import UMABSh
@@ -44,7 +44,7 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     Parameters
     ----------
     policy
-        A `UMABNN` or `UMABG`, with its horizon if it needs one, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred.
+        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
@@ -215,7 +215,7 @@ def _stability(
     return np.where(estimate == 0, np.longdouble(0), np.where(inverse_rate > 0, gain, without_rate))
 
 
-def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.intp]) -> Trajectory:
+def _of_the_paper(policy: UMABNN | ExtraExploration, table: Precise, drawn: npt.NDArray[np.intp]) -> Trajectory:
     """Return what UMAB-NN or UMAB-G does on these losses."""
     n_runs, n_rounds, n_arms = table.shape
     known_sign = isinstance(policy, UMABNN)
@@ -227,7 +227,7 @@ def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.
     run = np.arange(n_runs)
     sums, sizes, offsets = zeros(n_arms), zeros(n_arms), zeros(n_arms)
     squares, cost = zeros(), zeros()
-    if isinstance(policy, UMABG):
+    if isinstance(policy, ExtraExploration):
         clip = zeros() - policy.initial_scale
         inverse_rate = zeros() + np.longdouble(policy.initial_scale) / np.longdouble(policy.rate)
         rho = zeros() + (0 if policy.exploration == "none" else np.longdouble(0.5) / n_arms**2)
@@ -258,7 +258,7 @@ def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.
         sums = sums.copy()
         sums[run, arm] += estimate
         squares = squares + clipped * clipped
-        if isinstance(policy, UMABG):
+        if isinstance(policy, ExtraExploration):
             clip = np.minimum(clip, clipped)
             inverse_rate = np.sqrt((n_arms * clip * clip + squares) / n_arms) / np.longdouble(policy.rate)
             cost = cost + np.abs(estimate * offsets[run, arm])
@@ -269,14 +269,14 @@ def _of_the_paper(policy: UMABNN | UMABG, table: Precise, drawn: npt.NDArray[np.
     return Trajectory(policy=policy, losses=table, arms=drawn, **kept)
 
 
-def _exploration(policy: UMABG, n_arms: int, t: int, cost: Precise, size: Precise) -> Precise:
+def _exploration(policy: ExtraExploration, n_arms: int, t: int, cost: Precise, size: Precise) -> Precise:
     """Return ρ_t: `cost` is the appendix's Σ |⟨ℓ̂'_s, c_s⟩|, `size` the main text's Σ |⟨ℓ̂_s, c_{t−1}⟩|."""
     if policy.exploration == "none":
         return np.zeros_like(cost)
     n = np.longdouble(n_arms)
     more = {
         "adaptive": np.sqrt(2 * cost),
-        "fixed": np.sqrt(n * (policy.horizon or 0)) + 0 * cost,
+        "fixed": np.sqrt(n * policy.parameters_for(n_arms).horizon) + 0 * cost,
         "anytime": np.sqrt(n * t) + 0 * cost,
         "maintext": 2 * np.sqrt(size),
     }[policy.exploration]

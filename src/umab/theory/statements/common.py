@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from umab.algorithms.base import Policy
-from umab.algorithms.umab_g import UMABG
+from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.theory.path import Precise, Trajectory
 
 Form = Literal["as printed", "as repaired", "as proved"]
 
 THEOREM_1 = (UMABNN.theorem,)
-THEOREM_2 = (UMABG.theorem,)
+THEOREM_2 = (ExtraExploration.theorem,)
 BOTH = (*THEOREM_1, *THEOREM_2)
 
 
@@ -48,7 +48,7 @@ class Statement(NamedTuple):
         """Whether it is a statement about this policy."""
         if policy.theorem not in self.of:
             return False
-        return not (self.exploration and isinstance(policy, UMABG)) or policy.exploration in self.exploration
+        return not (self.exploration and isinstance(policy, ExtraExploration)) or policy.exploration in self.exploration
 
 
 def statement(
