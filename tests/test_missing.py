@@ -386,7 +386,7 @@ def test_sweeps_have_gaps_too(tmp_path: Path, monkeypatch: Any, capsys: Any) -> 
     ("what", "call"),
     [
         ("a bound", lambda losses: bound("umab-nn", losses)),
-        ("a bound", lambda losses: bound("uniform", losses)),
+        ("a bound", lambda losses: bound("ahb", losses)),
         ("Table 1", lambda losses: table1(losses, n_trials=2)),
         ("a certificate", lambda losses: certify("umab-nn", losses, n_trials=2)),
         ("the exact regret", lambda losses: exact_regret(umab.UMABNN(), losses)),

@@ -15,6 +15,7 @@ import pytest
 import umab
 from test_theory import SIGNED, nasty
 from umab.engine.interpreted import play
+from umab.errors import NoBoundError
 from umab.testing import Array
 from umab.theory.bounds import bound
 from umab.theory.bounds_late import TEXTS
@@ -220,15 +221,18 @@ def test_the_bound_by_hand(delays: Any) -> None:
 
 
 def test_what_is_refused() -> None:
-    other = bound("umab-w", SIGNED, delays=3)
-    assert other.repaired is None and "late feedback" in other.source
-    assert bound("scb-d", SIGNED, switches=1).repaired is None
+    with pytest.raises(NoBoundError, match=r"umab-s, scb-d, .*for late feedback, but got delays for umab-w"):
+        bound("umab-w", SIGNED, delays=3)
+    with pytest.raises(NoBoundError, match="published without constants, but got delays for banker-sftinf"):
+        bound("banker-sftinf", np.abs(SIGNED), delays=3)
+    with pytest.raises(NoBoundError, match="switches=1 for scb-d"):
+        bound("scb-d", SIGNED, switches=1)
     with pytest.raises(ValueError, match=r"delays must be .*got a function"):
         bound("scb-d", SIGNED, delays=random_delays)
     of_arms = np.zeros(SIGNED.shape, dtype=int)
     assert bound("scb-d", SIGNED, delays=of_arms) == bound("scb-d", SIGNED)  # the arms do not differ
     of_arms[0, 1] = 1
-    with pytest.raises(ValueError, match=r"delays must not depend on the arm, .*policy=scb-d"):
+    with pytest.raises(NoBoundError, match=r"delays must not depend on the arm, .*policy=scb-d"):
         bound("scb-d", SIGNED, delays=of_arms)
     with pytest.raises(ValueError, match=r"delays must be a whole number for each of \d+ rounds, but got"):
         certify("scb-d", SIGNED, delays=of_arms)

@@ -17,6 +17,7 @@ import umab
 from umab import cli
 from umab.algorithms.umab_e import UMABE
 from umab.engine.interpreted import play
+from umab.errors import NoBoundError
 from umab.tables.advice import Advice
 from umab.testing import Array
 from umab.theory import advice as theory
@@ -362,7 +363,8 @@ def test_the_bound_by_hand() -> None:
         "first round": 4.0,
     }
     assert dict(found.terms) == pytest.approx(terms) and found.source.endswith("in the log-barrier form")
-    assert "no bound" in bound("umab-e", losses, advice=[[0, 1]] * horizon, switches=1).source
+    with pytest.raises(NoBoundError, match="switches=1 for umab-e"):
+        bound("umab-e", losses, advice=[[0, 1]] * horizon, switches=1)
     with pytest.raises(ValueError, match="must be told what experts advise"):
         bound("umab-e", losses)
     with pytest.raises(ValueError, match="must be given to a policy over experts"):

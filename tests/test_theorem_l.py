@@ -20,6 +20,7 @@ from test_theory import SIGNED, nasty
 from umab import cli
 from umab.engine.delays import Rounds
 from umab.engine.interpreted import play
+from umab.errors import NoBoundError
 from umab.testing import Array
 from umab.theory.bounds import bound
 from umab.theory.bounds_late import late_limits
@@ -447,8 +448,9 @@ def test_without_delays_the_bound_is_that_of_theorem_r() -> None:
     for name in NAMES:
         assert bound(name, SIGNED, delays=0) == bound(name, SIGNED)
         assert "Theorem R" in bound(name, SIGNED, delays=[0] * (len(SIGNED) - 1) + [5]).source
-    assert bound("umab-s:clipping=none", SIGNED, delays=3).repaired is None
-    assert bound("umab-l", SIGNED, delays=3).repaired is None
+    for name in ("umab-s:clipping=none", "umab-l"):
+        with pytest.raises(NoBoundError, match=f"umab-s, .*for late feedback, but got delays for {name}"):
+            bound(name, SIGNED, delays=3)
     with pytest.raises(ValueError, match=r"delays are only for .*umab-l"):
         certify("umab-l", SIGNED, delays=3)
 

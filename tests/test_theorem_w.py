@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import umab
 from test_theory import SIGNED, cost_of_clipping, nasty
 from umab import cli
+from umab.errors import NoBoundError
 from umab.maths.level import Level, above, followed, moves, no_level
 from umab.maths.ranks import _WEIGHT, bet, blank_record, evidence_down, evidence_up, note, ranked
 from umab.testing import Array
@@ -363,7 +364,8 @@ def test_the_bound_by_hand() -> None:
     assert found.rate == pytest.approx(3 * (4 * math.sqrt(200) + math.sqrt(2 * 99 * 16))) and found.printed is None
     assert found.source == "Theorem W of docs/changing.md, for N = 9 starts"
     assert bound("umab-w", [[1.0, -3.0]]).source.endswith("N = 1 starts")
-    assert "no bound" in bound("umab-w", [[1.0, -3.0]] * 9, switches=1).source
+    with pytest.raises(NoBoundError, match="switches=1 for umab-w"):
+        bound("umab-w", [[1.0, -3.0]] * 9, switches=1)
 
 
 def test_the_bound_is_above_what_any_rounds_and_starts_give() -> None:

@@ -21,6 +21,7 @@ from toys import umab_g
 from umab import cli
 from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
+from umab.errors import NoBoundError
 from umab.testing import Array
 from umab.theory.bounds import Bound, bound, table1
 from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certifiable, certify, check
@@ -271,7 +272,10 @@ def test_policies_without_proofs_are_refused() -> None:
         ("centred(umab-s:initial_scale=1)", r"initial_scale=0.* got centred\(umab-s:initial_scale=1"),
     ):
         policy = umab.policy(name)
-        assert not certifiable(policy) and bound(policy, SIGNED).repaired is None
+        assert not certifiable(policy)
+        if name != "ahb":  # it has a rate, without a proof here
+            with pytest.raises(NoBoundError, match=why if "umab-s" in name else r"a theorem .*got centred\(umab-g-a\)"):
+                bound(policy, SIGNED)
         with pytest.raises(TypeError, match=why):
             certify(policy, SIGNED)
         with pytest.raises(TypeError, match=why):
@@ -497,8 +501,22 @@ def test_the_bounds_of_umab_g() -> None:
     repaired = 4 * math.hypot(2 * 3, root) * math.log(100) + 63 * math.sqrt(2) * (30 + 3) + 2 * root
     assert fixed.repaired == pytest.approx(repaired + 3 * (8 + math.sqrt(200)) * math.log2(3) + 6)
     assert sum(adaptive.terms.values()) == adaptive.repaired
-    for name in ("umab-g-a:rate=4", "umab-g-none", "umab-g-maintext"):
-        assert bound(name, losses).repaired is None and "does not cover" in bound(name, losses).source
+    for name, rule in (
+        ("umab-g-a:rate=4", "its rate must be at most 1/4"),
+        ("umab-g-none", "its exploration must be 'fixed' or 'adaptive'"),
+        ("umab-g-maintext", "its exploration must be 'fixed' or 'adaptive'"),
+    ):
+        with pytest.raises(NoBoundError, match=f"Theorem 2 does not cover {name}: {rule}"):
+            bound(name, losses)
+        assert _on_the_mean_in_words(name, losses) == {f"Theorem 2 does not cover {name}: {rule}"}
+
+
+def _on_the_mean_in_words(name: str, losses: Any) -> set[str]:
+    """Return what `certify` says about the theorem of a policy."""
+    policy = umab.policy(name).for_horizon(len(losses))
+    rows = list(_on_the_mean(policy, umab.Losses.of(losses), np.zeros(3)))
+    assert {row.verdict for row in rows} == {"nothing to check"}
+    return {row.text for row in rows}
 
 
 def test_bounds_with_other_constants() -> None:
@@ -517,7 +535,8 @@ def test_bounds_with_other_constants() -> None:
     assert small["clipping"] == pytest.approx(3 * (8 + 3 * math.sqrt(600)) * math.log2(6))
     slow = bound("umab-g-a:rate=0.1", losses)
     assert slow.terms["regulariser"] == pytest.approx(10 * math.hypot(2 * 3, math.sqrt(1800)) * math.log(100))
-    assert bound("umab-g-a:rate=0.26", losses).repaired is None
+    with pytest.raises(NoBoundError, match="at most 1/4"):
+        bound("umab-g-a:rate=0.26", losses)
     tiny = bound("umab-g", [[1e-8, 0.0]] * 100)  # the scale of 1 is there however small the losses are
     assert tiny.repaired is not None and tiny.repaired > 4 * 2 * math.log(100)
 
@@ -632,7 +651,9 @@ def test_rates_of_the_others() -> None:
     second = math.sqrt(2 * (1 + 4 + 9 + 0.25))
     assert bound("sf-mab", table).rate == pytest.approx(3 * math.sqrt(4) + second)
     assert bound("sf-mab-a", table).rate == pytest.approx(3 * math.sqrt(2 * 6.5) + second)
-    assert bound("uniform", table).rate is None and bound("ahb", table).repaired is None
+    assert bound("ahb", table).repaired is None
+    with pytest.raises(NoBoundError, match=r"needs a policy with a theorem .*got uniform; umab\.recommended\(\)"):
+        bound("uniform", table)
 
 
 def test_table_1_on_a_table_of_losses() -> None:
@@ -795,7 +816,8 @@ def test_the_pages_are_what_the_program_writes() -> None:
 
 
 def test_there_is_no_bound_for_losses_that_the_policy_refuses() -> None:
-    refused = bound("umab-nn", [[1.0, -2.0], [0.5, 3.0]])
-    assert (refused.rate, refused.printed, refused.repaired) == (None, None, None)
-    assert refused.source == "the losses must be in its range, and are not"
+    with pytest.raises(NoBoundError, match=r"at least 0\.0 for umab-nn, .*loss=-2\.0 .*row 0; umab\.recommended"):
+        bound("umab-nn", [[1.0, -2.0], [0.5, 3.0]])
+    with pytest.raises(NoBoundError, match=r"at most 1\.0 for exp3, .*loss=3\.0 .*row 1"):
+        bound("exp3", [[1.0, 0.0], [0.5, 3.0]])
     assert bound("umab-nn", [[1.0, 2.0], [0.5, 3.0]]).repaired is not None

@@ -13,6 +13,7 @@ import umab
 from helpers import state_of
 from umab.algorithms.base import Policy
 from umab.engine.interpreted import play
+from umab.errors import NoBoundError
 from umab.testing import check_policy
 from umab.theory.bounds import bound
 
@@ -97,8 +98,8 @@ def test_the_bound_by_hand(delays: Any) -> None:
     right = 3 * (4 * math.sqrt(100) + math.sqrt(8 * total * math.log(2)))
     assert found.printed == pytest.approx(right, rel=1e-14) and f"D = {total}" in found.source
     assert found.repaired is None and "not checked" in found.source
-    outside = bound("tsallis-inf-d", losses, delays=delays)
-    assert outside.printed is None and "from 0.0 to 1.0" in outside.source
+    with pytest.raises(NoBoundError, match=r"at least 0\.0 and at most 1\.0 for tsallis-inf-d, but got loss=-2\.0"):
+        bound("tsallis-inf-d", losses, delays=delays)
 
 
 @pytest.mark.parametrize("delay", [0, 10, 100])

@@ -1,8 +1,8 @@
-"""The errors of choices that a learner cannot learn from. All of them are ValueErrors.
+"""The errors that programs handle in different ways. All of them are ValueErrors.
 
-They tell apart what a program handles in different ways: feedback that arrived twice or too late (`ClosedChoiceError`),
+Three are of choices that a learner cannot learn from: feedback that arrived twice or too late (`ClosedChoiceError`),
 feedback that belongs to another process (`ForeignChoiceError`), and a choice that was changed on its way
-(`AlteredChoiceError`).
+(`AlteredChoiceError`). One is of theory: no bound applies (`NoBoundError`).
 """
 
 from __future__ import annotations
@@ -22,3 +22,7 @@ class ForeignChoiceError(ChoiceError):
 
 class AlteredChoiceError(ChoiceError):
     """The choice did not come back as it was made."""
+
+
+class NoBoundError(ValueError):
+    """No regret bound applies: to the policy, to its parameters, or to the losses. The message names the condition."""

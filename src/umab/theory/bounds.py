@@ -10,6 +10,7 @@ and `umab certify` shows it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -31,7 +32,8 @@ from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import MOST_BURSTS, UMABW
 from umab.algorithms.watch import MOST_ATTENTION
 from umab.engine.advised import advice_for
-from umab.engine.simulate import simulate, takes
+from umab.engine.simulate import check_range, simulate
+from umab.errors import NoBoundError
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.norms import Norms, Sizes, Squares
@@ -61,8 +63,8 @@ class Bound(NamedTuple):
     """What is promised for a policy on a loss table."""
 
     policy: str
-    rate: float | None
-    """The order of the regret, without constants and logarithms; None if none is published."""
+    rate: float
+    """The order of the regret, without constants and logarithms."""
     formula: str
     """That order, as a formula."""
     printed: float | None
@@ -72,7 +74,7 @@ class Bound(NamedTuple):
     terms: Mapping[str, float]
     """The repaired bound, term by term."""
     source: str
-    """Where it comes from, and what it does not cover."""
+    """Where it comes from."""
 
 
 def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None, delays: Any = None) -> Bound:
@@ -94,11 +96,20 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         UMAB-S and losses that are never negative, also one for each round and arm; if these differ between the arms of
         a round, the bound has a larger constant.
 
+    Raises
+    ------
+    umab.errors.NoBoundError
+        If no bound applies; the message names the condition.
+
     Examples
     --------
     >>> from umab.theory.bounds import bound
     >>> round(bound("umab-nn", [[1.0, 0.0]] * 100).repaired, 2)
     88.01
+    >>> bound("umab-g-a:rate=4", [[1.0, 0.0]] * 100)
+    Traceback (most recent call last):
+        ...
+    umab.errors.NoBoundError: Theorem 2 does not cover umab-g-a:rate=4: its rate must be at most 1/4
     """
     which = as_policy(policy)
     table = Losses.of(losses)
@@ -112,21 +123,33 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     if which.theorem == UMABSh.theorem:
         return _of_umab_sh(which, table, switches)
     if switches > 0:
-        source = f"umab has no bound for it against arms that change, and got switches={switches}"
-        return Bound(which.name, None, "", None, None, {}, source)
+        rule = "only umab-sh and centred(umab-sh) have a bound against arms that change"
+        raise NoBoundError(f"{rule}, but got switches={switches} for {which.name}")
+    try:
+        check_range(which, table)
+    except ValueError as error:
+        raise NoBoundError(f"there is no bound for losses that the policy refuses: {error}") from None
     if delays is not None or which.theorem == SCBD.theorem or isinstance(which, TsallisINFD):
         from umab.theory.bounds_late import bound_with_delays  # it imports this module
 
         return bound_with_delays(which, table, delays)
-    if not takes(which, table):
-        return Bound(which.name, None, "", None, None, {}, "the losses must be in its range, and are not")
-    if which.theorem:
+    if which.theorem in _OF_THEOREMS:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
         rate = _RATES[which.rate_in_norms](Norms.of(table))
         source = "a published rate in the norms of Table 1; umab has no constants for it"
         return in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
-    return Bound(which.name, None, "", None, None, {}, "umab has no bound in the norms of Table 1 for it")
+    rule = "a bound needs a policy with a theorem in umab.theory, or with a rate in the norms of Table 1"
+    raise NoBoundError(f"{rule}, but got {which.name}; umab.recommended() has one")
+
+
+def bounds_of(policies: Mapping[str, Policy], losses: Losses) -> dict[str, Bound]:
+    """Return the bounds of those policies to which one applies, by the same names."""
+    found = {}
+    for name, policy in policies.items():
+        with contextlib.suppress(NoBoundError):
+            found[name] = bound(policy, losses)
+    return found
 
 
 def in_doubles(
@@ -177,9 +200,11 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     norms = Norms.of(losses)
     n, horizon = norms.n_arms, norms.n_rounds
     adaptive = policy.exploration == "adaptive"
-    if policy.exploration not in ("adaptive", "fixed") or policy.rate > 0.25:
-        why = "its rate is above 1/4" if policy.rate > 0.25 else f"its exploration is {policy.exploration!r}"
-        return Bound(policy.name, None, "", None, None, {}, f"Theorem 2 does not cover it: {why}")
+    if policy.exploration not in ("adaptive", "fixed"):
+        rule = "its exploration must be 'fixed' or 'adaptive'"
+        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: {rule}")
+    if policy.rate > 0.25:
+        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: its rate must be at most 1/4")
     scale = policy.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
@@ -252,7 +277,7 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
     case, as 1/ρ_s and Σρ_s are concave in the number of rounds.
     """
     if why := refusal(policy):
-        return Bound(policy.name, None, "", None, None, {}, f"Theorem R does not cover it: {why}")
+        raise NoBoundError(f"{policy.theorem} does not cover it: {why}")
     n, horizon = losses.n_arms, losses.n_rounds
     watches, is_centred, sizes = isinstance(policy, UMABW), _centres(policy), _sizes(policy, losses)
     core: UMABS = UMABS() if watches else core_of(policy)
@@ -392,10 +417,13 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
     """
     table = Losses.of(losses)
     refuse_away(table, "Table 1")
-    rows = [each for each in registered().values() if each.rate_in_norms and takes(each, table)]
-    rows.sort(key=lambda each: (bool(each.theorem), each.name))  # the paper's own last, as in its Table 1
-    results = simulate(rows, table, n_trials=n_trials, seed=seed, expected=True, keep="summary")
+    policies = {name: each for name, each in registered().items() if each.rate_in_norms}
+    bounds = bounds_of(policies, table)
+    rows = sorted(bounds, key=lambda name: (bool(policies[name].theorem), name))  # the paper's own last, as there
+    results = simulate(
+        [policies[name] for name in rows], table, n_trials=n_trials, seed=seed, expected=True, keep="summary"
+    )
     return [
-        Promised(bound(each, table), float(result.mean[-1]), float(result.se[-1]))
-        for each, result in zip(rows, results, strict=True)
+        Promised(bounds[name], float(result.mean[-1]), float(result.se[-1]))
+        for name, result in zip(rows, results, strict=True)
     ]

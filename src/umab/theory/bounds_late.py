@@ -13,7 +13,7 @@ from umab.algorithms.scb_d import SCBD
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
-from umab.engine.simulate import takes
+from umab.errors import NoBoundError
 from umab.tables.losses import Losses
 from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
@@ -25,16 +25,16 @@ from umab.theory.trajectory import PROVED_IN
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
-    """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy, say that there is none.
+    """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy there is none.
 
     A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
     loss arrives first, which teaches nothing.
     """
     if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
-        source = "umab has no bound for it with late feedback, and got delays"
+        rule = "umab-s, scb-d, both also centred, and tsallis-inf-d have a bound for late feedback"
         if isinstance(policy, BankerSFTINF):
-            source = f"the bound of {policy.reference} for late feedback is published; umab has no constants for it"
-        return Bound(policy.name, None, "", None, None, {}, source)
+            rule = f"the bound of {policy.reference} for late feedback is published without constants"
+        raise NoBoundError(f"{rule}, but got delays for {policy.name}")
     given = Delays.of(0 if delays is None else delays, losses.n_rounds, losses.n_arms).given
     if given is None:
         raise ValueError(
@@ -62,7 +62,7 @@ def _without_arms(delays: Rounds, policy: Policy, losses: Losses) -> tuple[Round
     """
     by_arm = bool((delays != delays[:, :1]).any())
     if by_arm and not (isinstance(policy, UMABS) and losses.table.min() >= 0.0):
-        raise ValueError(
+        raise NoBoundError(
             "delays must not depend on the arm, unless the policy is umab-s and no loss is negative, but got "
             f"policy={policy.name} and a smallest loss of {losses.table.min():g}"
         )
@@ -105,10 +105,7 @@ def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tup
 
 
 def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
-    """Return the published bound, if the losses are in the range."""
-    if not takes(policy, losses):
-        source = f"the losses must be in its range, from {policy.low!r} to {policy.high!r}, and are not"
-        return Bound(policy.name, None, "", None, None, {}, source)
+    """Return the published bound."""
     size = np.longdouble(policy.high) - np.longdouble(policy.low)
     root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
     late = size * np.sqrt(total * np.log(np.longdouble(losses.n_arms)))

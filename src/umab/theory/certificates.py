@@ -20,6 +20,7 @@ from umab.algorithms.umab_e import UMABE
 from umab.engine.advised import advice_for
 from umab.engine.delays import Delays
 from umab.engine.simulate import simulate
+from umab.errors import NoBoundError
 from umab.results.regret import mean_and_sd
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
@@ -295,16 +296,21 @@ def _chunks(n_trials: int, entries: int) -> Iterator[slice]:
 
 def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
     """Yield what the mean regret says about the theorem, as printed and as repaired, or about ours as proved."""
-    promised = bound(policy, losses)
+    printed, repaired = None, None
+    try:
+        promised = bound(policy, losses)
+        printed, repaired, why = promised.printed, promised.repaired, promised.source
+    except NoBoundError as error:
+        why = str(error)
     forms: tuple[tuple[Form, float | None], ...]
     name = policy.theorem
     if name in PROVED_IN:
-        where, forms = PROVED_IN[name], (("as proved", promised.repaired),)
+        where, forms = PROVED_IN[name], (("as proved", repaired),)
     else:
-        where, forms = "main text", (("as printed", promised.printed), ("as repaired", promised.repaired))
+        where, forms = "main text", (("as printed", printed), ("as repaired", repaired))
     for form, limit in forms:
         if limit is None:
-            yield Certified(name, where, promised.source, form, "nothing to check", math.nan, -1, 0)
+            yield Certified(name, where, why, form, "nothing to check", math.nan, -1, 0)
             continue
         yield _judge_mean(name, where, f"the expected regret is at most {limit:.6g}", form, regrets, limit)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine.simulate import simulate
+from umab.errors import NoBoundError
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.bounds import bound
 from umab.theory.certificates import Certified, check, judged
@@ -173,7 +174,10 @@ def exact_regret(policy: Policy, losses: Any) -> Exact:
     sequences = np.array(list(itertools.product(range(table.n_arms), repeat=table.n_rounds)))
     path = follow(policy, table.table, sequences)
     regret = (np.exp(path.log_probability) * path.expected_regret).sum()
-    promised = bound(policy, table)
+    try:
+        promised = bound(policy, table)
+    except NoBoundError:
+        return Exact(float(regret), None, None)
     return Exact(float(regret), promised.printed, promised.repaired)
 
 

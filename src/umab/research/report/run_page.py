@@ -19,7 +19,7 @@ from umab.research.report.folder import draw, file_name, replaced, results_json
 from umab.results.result import Result
 from umab.results.tracking import BestSequence, best_sequences
 from umab.tables.losses import TableWarning
-from umab.theory.bounds import Bound, bound
+from umab.theory.bounds import Bound, bounds_of
 from umab.theory.certificates import Certified, as_rows, certifiable, certify
 
 Certificates = Mapping[str, Sequence[Certified]]
@@ -115,8 +115,8 @@ def _promises(outcome: Outcome) -> list[tuple[str, Bound]]:
     """
     if outcome.losses.n_away:
         return []
-    bounds = {name: bound(curve.policy, outcome.losses) for name, curve in outcome.curves.items()}
-    return [(name, each) for name, each in bounds.items() if each.rate is not None]
+    bounds = bounds_of({name: curve.policy for name, curve in outcome.curves.items()}, outcome.losses)
+    return list(bounds.items())
 
 
 def _sequences(outcome: Outcome) -> list[tuple[int, BestSequence]]:
