@@ -56,6 +56,38 @@ def run_apart(*arguments: str, environment: dict[str, str] | None = None) -> sub
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "FILE.json"),
+        ("compare", "FILE.csv"),
+        ("compare", "FILE.parquet"),
+        ("evaluate", "FILE.tsv.gz"),
+        ("certify", "FILE.csv"),
+        ("run", "FILE.toml"),
+        ("sweep", "FILE.toml"),
+        ("db", "restore", "FILE.db"),
+        ("serve", "--tls-certificate", "FILE.pem", "--tls-key", "FILE.key"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_cannot_be_read_is_its_path_and_the_reason(words: tuple[str, ...], tmp_path: Path) -> None:
+    database = {"UMAB_DATABASE": f"sqlite:///{tmp_path}/umab.db"}
+    file = next(word for word in words if word.startswith("FILE"))
+    result = run(*words, cwd=tmp_path, environment=database)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"umab: {file}: file not found\n")
+    (tmp_path / file).mkdir()
+    result = run(*words, cwd=tmp_path, environment=database)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"umab: {file}: is a directory\n")
+    with (
+        mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied", file)),
+        mock.patch("io.open", side_effect=PermissionError(13, "Permission denied", file)),
+    ):
+        result = run(*words, cwd=tmp_path, environment=database)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"umab: {file}: permission denied\n")
+    assert not (tmp_path / "umab.db").exists()
+
+
 def test_policies_prints_a_row_each() -> None:
     result = run("policies")
     assert result.returncode == 0 and result.stderr == ""
@@ -277,12 +309,12 @@ def test_mistakes_are_said_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
     for arguments, said in (
-        (("compare", "no.csv"), ("losses", "'no.csv'")),
+        (("compare", "no.csv"), ("no.csv: file not found",)),
         (("reproduce", "--figure", "stocks"), ("figure", "stock, sales, ", "'stocks'")),
         (("reproduce", "--setting", "both"), ("setting", "figure, printed", "'both'")),
         (("reproduce", "--policy", "umab"), ("policy", "umab-nn", "'umab'")),
         (("reproduce", "--out", "full"), ("'full'", "report", "empty folder")),
-        (("run", "no.toml"), ("experiment", "'no.toml'")),
+        (("run", "no.toml"), ("no.toml: file not found",)),
         (("data", "fetch", "stock"), ("table", "stocks, sales", "'stock'")),
         (("reproduce", "--out", "/proc/report", "--trials", "1"), ("report", "'/proc/report'")),
     ):

@@ -159,7 +159,11 @@ def test_ages_by_another_clock_are_not_known(now: float, tmp_path: Path, capsys:
 
 def test_a_file_that_cannot_be_read_gets_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "damaged.json").write_text("{")
-    for name, message in (("none.json", "No such file"), ("damaged.json", "complete JSON"), (".", "directory")):
+    for name, message in (
+        ("none.json", "none.json: file not found"),
+        ("damaged.json", "complete JSON"),
+        (".", "directory"),
+    ):
         assert cli.main(["inspect", str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
 

@@ -174,8 +174,10 @@ def test_what_would_overwrite_or_lose_something_is_refused(tmp_path: Path, capsy
     assert run("move", "--from", url, "--to", other) == 0
     assert "must be empty" in refused("move", "--from", url, "--to", other)
     assert "must be a new file" in refused("backup", "--database", url, str(tmp_path / "other.db"))
-    assert "must exist" in refused("restore", missing, "--database", other)
-    assert "cannot be opened" in refused("backup", "--database", f"sqlite:///{missing}", str(tmp_path / "new.db"))
+    assert f"{missing}: file not found" in refused("restore", missing, "--database", other)
+    for action in (("backup", "--database"), ("check", "--database"), ("move", "--to", other, "--from")):
+        file = [str(tmp_path / "new.db")] if action[0] == "backup" else []
+        assert f"umab: {missing}: file not found\n" == refused(*action, f"sqlite:///{missing}", *file)
     assert not (tmp_path / "missing.db").exists() and not (tmp_path / "new.db").exists()
     with running(tmp_path / "used.db"):
         assert "one process at a time" in refused("move", "--from", f"sqlite:///{tmp_path / 'used.db'}", "--to", url)

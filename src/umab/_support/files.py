@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all."""
+"""Files that can be read, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import errno
 import os
 import secrets
 from pathlib import Path
+
+
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Raise the system's error if a file cannot be read: it is not there, is a folder, or may not be read."""
+    with open(path, "rb"):
+        pass
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:

@@ -58,8 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Users can fix these errors from one line; UMAB_TRACEBACK shows the traceback, to find a bug in umab.
         if os.environ.get("UMAB_TRACEBACK"):
             raise
-        print(f"umab: {error}", file=sys.stderr)
+        print(f"umab: {_in_words(error)}", file=sys.stderr)
         return 2
+
+
+def _in_words(error: Exception) -> str:
+    """Return what an error says; one of the system without its number, and with the path first, if it has one."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    reason = "file not found" if isinstance(error, FileNotFoundError) else error.strerror
+    reason = f"{reason[0].lower()}{reason[1:]}"
+    return reason if error.filename is None else f"{error.filename}: {reason}"
 
 
 def _note(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from umab._support.display import counted
 from umab._support.extras import extra
+from umab._support.files import check_readable
 from umab._support.progress import Progress
 from umab.cli.options import Commands, command
 from umab.cli.serve import add_database
@@ -52,11 +53,13 @@ def add(commands: Commands) -> None:
 
 
 @contextlib.contextmanager
-def _opened(url: str, *, alone: bool) -> Iterator[Storage]:
-    """Open a database: alone, so that nobody else uses it, or only to read it, beside servers."""
+def _opened(url: str, *, alone: bool, new: bool = False) -> Iterator[Storage]:
+    """Open a database: alone, so that nobody else uses it, or only to read it, beside servers; perhaps a new one."""
     with extra("serve", "the decision service"):
         from umab_service.databases import opened
     storage = opened(url)
+    if not new and (path := getattr(storage, "path", None)):  # of SQLite
+        check_readable(path)
     with contextlib.ExitStack() as stack:
         if alone:
             stack.enter_context(storage.locked())
@@ -71,7 +74,7 @@ def _opened(url: str, *, alone: bool) -> Iterator[Storage]:
 
 def run_migrate(options: argparse.Namespace) -> None:
     """Bring the tables up to date."""
-    with _opened(options.database, alone=True) as storage:
+    with _opened(options.database, alone=True, new=True) as storage:
         print(f"{storage.name} is of version {storage.version()}")
 
 
@@ -100,7 +103,7 @@ def run_backup(options: argparse.Namespace) -> None:
         raise ValueError(f"a backup must be a new file, but {str(options.file)!r} exists")
     with _opened(options.database, alone=False) as source:
         try:
-            with _opened(f"sqlite:///{options.file}", alone=True) as target:
+            with _opened(f"sqlite:///{options.file}", alone=True, new=True) as target:
                 _copy(source, target)
         except BaseException:
             for each in ("", "-wal", "-shm", ".lock"):
@@ -111,8 +114,6 @@ def run_backup(options: argparse.Namespace) -> None:
 
 def run_restore(options: argparse.Namespace) -> None:
     """Fill an empty database from a backup."""
-    if not options.file.exists():
-        raise ValueError(f"a backup must exist, but {str(options.file)!r} does not")
     _move(f"sqlite:///{options.file}", options.database)
 
 
@@ -122,7 +123,7 @@ def run_move(options: argparse.Namespace) -> None:
 
 
 def _move(source_url: str, target_url: str) -> None:
-    with _opened(source_url, alone=True) as source, _opened(target_url, alone=True) as target:
+    with _opened(source_url, alone=True) as source, _opened(target_url, alone=True, new=True) as target:
         _copy(source, target)
         _check(target)
 

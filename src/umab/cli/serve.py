@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from umab._support.extras import extra
+from umab._support.files import check_readable
 from umab.cli.options import Commands, command
 from umab.cli.texts import as_table
 
@@ -101,6 +102,9 @@ def run_serve(options: argparse.Namespace) -> None:
         from umab_service.server import Options, serve
     if (options.tls_certificate is None) != (options.tls_key is None):
         raise ValueError("--tls-certificate and --tls-key must be given together")
+    if options.tls_certificate is not None:
+        check_readable(options.tls_certificate)
+        check_readable(options.tls_key)
     with contextlib.ExitStack() as stack:
         database = options.database
         if options.demo:

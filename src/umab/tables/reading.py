@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from umab._support.extras import extra
+from umab._support.files import check_readable
 from umab.tables.cells import PLAIN_NUMBERS, is_decimal
 from umab.tables.long import key_columns, long_columns, pivot
 from umab.tables.missing import Missing, without_gaps
@@ -140,8 +141,7 @@ def read(path: Path, wording: Wording = IN_PYTHON) -> Sheet:
     if ending is None:
         *most, last = ENDINGS
         raise ValueError(f"the name of a file of losses must end in {', '.join(most)} or {last}, but got {str(path)!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file of losses at {str(path)!r}")
+    check_readable(path)
     with extra("data", "reading files of losses"):
         import polars
     try:

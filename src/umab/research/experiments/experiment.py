@@ -91,7 +91,7 @@ class Experiment:
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
         """Return the experiment in a TOML file."""
-        return reading.read(path, "experiment", lambda id, content, folder: cls.of(id, content, folder=folder))
+        return reading.read(path, lambda id, content, folder: cls.of(id, content, folder=folder))
 
     @classmethod
     def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Experiment:

@@ -18,11 +18,9 @@ from umab.tables.wording import IN_A_FILE
 Read = TypeVar("Read")
 
 
-def read(path: str | Path, kind: str, of: Callable[[str, Mapping[str, Any], Path], Read]) -> Read:
+def read(path: str | Path, of: Callable[[str, Mapping[str, Any], Path], Read]) -> Read:
     """Read a TOML file, and return what `of` makes from its name without the ending, its content and its folder."""
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no {kind} at {str(path)!r}")
     try:
         return of(path.stem, tomllib.loads(path.read_text(encoding="utf-8")), path.parent)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, ValueError, TypeError) as error:

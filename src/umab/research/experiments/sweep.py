@@ -143,7 +143,7 @@ class Sweep:
     @classmethod
     def read(cls, path: str | Path) -> Sweep:
         """Return the sweep in a TOML file."""
-        return reading.read(path, "sweep", lambda id, content, folder: cls.of(id, content, folder=folder))
+        return reading.read(path, lambda id, content, folder: cls.of(id, content, folder=folder))
 
     @classmethod
     def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Sweep:
