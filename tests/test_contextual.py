@@ -300,6 +300,11 @@ def test_bad_losses_are_refused_and_change_nothing(loss: Any) -> None:
 
 
 def test_bad_options_are_refused() -> None:
+    for policy in ("umab-w", umab.recommended()):
+        with pytest.raises(
+            TypeError, match=r"policy is always UMAB-E, .*; write umab\.contextual\.Learner\(\['a', 'b'\]\)"
+        ):
+            contextual.Learner(policy, ["a", "b"])  # type: ignore[arg-type]
     for call, message in (
         (lambda: contextual.Learner(ARMS, []), "at least one expert"),
         (lambda: contextual.Learner(ARMS, "linear"), "must be a list"),  # type: ignore[arg-type]

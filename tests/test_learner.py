@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pickle
+import re
 import signal
 import stat
 import sys
@@ -88,6 +89,19 @@ def test_bad_policies_and_seeds_are_refused() -> None:
         umab.Learner(umab.UMABG, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seed=-1"):
         umab.Learner("uniform", 3, seed=-1)
+
+
+@pytest.mark.parametrize("kind", [umab.Learner, umab.Learners])
+@pytest.mark.parametrize("more", [(), ("umab-w",), (umab.UMABW(),)])
+def test_arms_in_place_of_the_policy_are_told_where_they_belong(kind: Any, more: tuple[Any, ...]) -> None:
+    for arms in (["a", "b"], 3):
+        example = f"umab.{kind.__name__}(umab.recommended(), {arms!r})"
+        with pytest.raises(
+            TypeError, match=re.escape(f"but got {arms!r}; the first argument is the policy, as in {example}")
+        ):
+            kind(arms, *more)
+    with pytest.raises(TypeError, match="arms must be a number or a sequence of labels, but got arms=None"):
+        kind("umab-w")
 
 
 def test_a_negative_loss_is_refused_by_umab_nn_with_advice() -> None:

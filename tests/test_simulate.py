@@ -388,11 +388,21 @@ def test_arms_are_kept_in_the_smallest_type(n_arms: int) -> None:
         ({"policies": 7}, r"umab\.Policy .* got 7"),
         ({"policies": [umab.UMABG]}, r"umab\.Policy .*did you mean UMABG\(\)\?"),
         ({"policies": "umab-z"}, "one of .*'umab-z'"),
+        ({"policies": LOSSES}, r"first argument is the policy, as in umab\.simulate\(umab\.recommended\(\), losses\)"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         umab.simulate(options.pop("policies", "uniform"), LOSSES, **options)
+
+
+def test_losses_in_place_of_the_policy_are_told_where_they_belong() -> None:
+    for losses in (LOSSES, LOSSES.tolist(), umab.Losses.of(LOSSES), "losses.csv"):
+        for policy in ("umab-w", umab.UMABW()):
+            with pytest.raises(TypeError, match=r"the policy .*umab\.simulate\(umab\.recommended\(\), losses\)"):
+                umab.simulate(losses, policy)  # type: ignore[arg-type,call-overload]
+    with pytest.raises(TypeError, match=r"the policy, as in umab\.simulate\(umab\.recommended\(\), losses\)"):
+        umab.simulate(LOSSES)  # type: ignore[call-overload]
 
 
 def test_a_loss_outside_the_range_is_located() -> None:

@@ -64,13 +64,20 @@ def policy_as_written(text: str) -> Policy:
     return policy(text, allow_import=True)
 
 
-def as_policy(given: Any) -> Policy:
-    """Return a policy that is given as such or by its name."""
+def as_policy(given: Any, example: str = "") -> Policy:
+    """Return a policy that is given as such or by its name; for a call that has it first, `example` shows the call.
+
+    Braces in the example stand for what was given in place of the policy.
+    """
     if isinstance(given, str):
         return policy(given)
     if isinstance(given, Policy):
         return given
-    hint = f"; did you mean {given.__name__}()?" if callable(given) and hasattr(given, "__name__") else ""
+    hint = ""
+    if callable(given) and hasattr(given, "__name__"):
+        hint = f"; did you mean {given.__name__}()?"
+    elif example:
+        hint = f"; the first argument is the policy, as in {example.format(shown(given))}"
     raise TypeError(f"a policy must be a umab.Policy or the name of one, but got {shown(given)}{hint}")
 
 

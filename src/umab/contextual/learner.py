@@ -13,6 +13,7 @@ from typing import Any, Self
 from umab._support import checks
 from umab._support.files import write_atomically
 from umab._version import __version__
+from umab.algorithms.base import Policy
 from umab.algorithms.umab_e import UMABE, Form
 from umab.contextual.context import Context, Kinds, Known, checked
 from umab.contextual.experts import ContextFree, Expert, as_expert, names_of
@@ -74,6 +75,9 @@ class Learner(Guarded):
         maximize: bool = False,
         form: Form = "auto",
     ) -> None:
+        if isinstance(arms, (Policy, str)):
+            rule = "arms must be a number or a sequence of labels, and the policy is always UMAB-E"
+            raise TypeError(f"{rule}, but got arms={arms!r}; write umab.contextual.Learner(['a', 'b'])")
         labels = labels_of(arms)
         given = [ContextFree(), Linear()] if experts is None else experts
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):

@@ -16,6 +16,7 @@ from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
+from umab.algorithms.registry import is_known
 from umab.engine.advised import advice_for
 from umab.engine.compiled import (
     advised_simulation_kernel,
@@ -73,7 +74,7 @@ def simulate(
 
 def simulate(
     policies: Policy | str | Iterable[Policy | str],
-    losses: Any,
+    losses: Any = None,
     *,
     n_trials: int = 500,
     seed: int = 0,
@@ -156,7 +157,12 @@ def simulate(
     checks.one_of("device", device, get_args(Device))
     n_threads = n_cores() if n_threads is None else checks.whole("n_threads", n_threads, least=1)
     single = isinstance(policies, str) or not isinstance(policies, Iterable)
-    wanted = [as_policy(each) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
+    example = "umab.simulate(umab.recommended(), losses)"
+    if isinstance(losses, Policy) or (isinstance(losses, str) and is_known(losses)):
+        raise TypeError(
+            f"losses must be a loss table, but got the policy {losses!r}; the policy comes first: {example}"
+        )
+    wanted = [as_policy(each, example) for each in ([policies] if single else policies)]  # type: ignore[union-attr]
     table = Losses.of(losses, eligible=eligible)
     advised = None if advice is None else Advice.of(advice, table.n_rounds, table.n_arms)
     wanted = [advice_for(each, advised, table, device) for each in wanted]

@@ -39,7 +39,7 @@ class Learners:
     policy
         A policy, or the name of one, as `umab.policy` accepts it.
     arms
-        The number of arms, or their labels. All keys have the same arms.
+        The number of arms, or their labels; they must be given. All keys have the same arms.
     path
         The file that `save` writes if it is given no other. There must be none yet: `load` opens one.
     in_memory
@@ -78,7 +78,7 @@ class Learners:
     def __init__(
         self,
         policy: Policy | str,
-        arms: int | Sequence[Label],
+        arms: int | Sequence[Label] | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
         in_memory: int = 1000,
@@ -86,7 +86,7 @@ class Learners:
         maximize: bool = False,
         clock: Clock = time.time,
     ) -> None:
-        wanted = as_policy(policy)
+        wanted = as_policy(policy, "umab.Learners(umab.recommended(), {})")
         if wanted.takes_advice:
             raise ValueError(f"Learners must have a policy without experts, but got {wanted.name}")
         pattern = Core.start(wanted, labels_of(arms), maximize, None, clock_of(clock))

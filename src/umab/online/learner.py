@@ -32,7 +32,7 @@ class Learner(Releasing):
     policy
         A policy, or the name of one, as `umab.policy` accepts it.
     arms
-        The number of arms, or their labels: strings or numbers, all different.
+        The number of arms, or their labels: strings or numbers, all different. They must be given.
     experts
         The names of those who give advice in every round, or their number, for a policy over experts such as
         ``"umab-e"``.
@@ -64,14 +64,16 @@ class Learner(Releasing):
     def __init__(
         self,
         policy: Policy | str,
-        arms: int | Sequence[Label],
+        arms: int | Sequence[Label] | None = None,
         *,
         experts: int | Sequence[Label] | None = None,
         seed: int | None = None,
         maximize: bool = False,
         clock: Clock = time.time,
     ) -> None:
-        self._begin(start(as_policy(policy), labels_of(arms), maximize, seed_of(seed), clock_of(clock), experts))
+        # Without a default for the arms, Learner(["a", "b"]) would miss them, when what it lacks is the policy.
+        which = as_policy(policy, "umab.Learner(umab.recommended(), {})")
+        self._begin(start(which, labels_of(arms), maximize, seed_of(seed), clock_of(clock), experts))
 
     @overload
     def select(self, *, among: Iterable[Label] | None = None, advice: Any = None) -> Choice: ...

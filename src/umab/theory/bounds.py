@@ -111,7 +111,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         ...
     umab.errors.NoBoundError: Theorem 2 does not cover umab-g-a:rate=4: its rate must be at most 1/4
     """
-    which = as_policy(policy)
+    which = as_policy(policy, "umab.theory.bound(umab.recommended(), losses)")
     table = Losses.of(losses)
     refuse_away(table, "a bound")
     checks.whole("switches", switches, least=0)

@@ -128,7 +128,8 @@ def certify(
     list of Certified
         A row for each statement; see `Certified` and `TOLERANCE`.
     """
-    which, table = as_policy(policy), Losses.of(losses)
+    which = as_policy(policy, "umab.theory.certify(umab.recommended(), losses)")
+    table = Losses.of(losses)
     refuse_away(table, "a certificate")
     if advice is not None or isinstance(which, Advised):
         given = None if advice is None else Advice.of(advice, *table.table.shape)
