@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import polars
 import pytest
 from hypothesis import given
@@ -94,7 +95,7 @@ def test_rewards_are_recognised_by_their_column_or_declared(tmp_path: Path) -> N
         ("y,0.25", "y,25", "above 0 and at most 1 … got 25 in row 1"),
         ("y,0.25", "y,nan", "must have a probability … 'nan' in row 1"),
         ("1,a", "1, ", "must have an arm … an empty cell in row 2 (line 4 of the file) of column 'Arm'"),
-        ("Probability", "p", "one called probability … none for probability … 'Time', 'LOSS', 'Arm', 'user', 'p'"),
+        ("Probability", "p", "has no column called probability … 'Time', 'LOSS', 'Arm', 'user', 'p'"),
         ("user", "arm", "'Arm' and 'arm' for arm"),
         ("LOSS", "cost", "loss or reward … none for loss"),
     ],
@@ -177,7 +178,7 @@ def test_targets_that_cannot_be_are_refused(targets: dict[str, Any], said: str) 
 
 
 def test_a_frame_without_a_column_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"arm, probability and loss or reward, but got \['arm', 'loss'\] .*'probab"):
+    with pytest.raises(ValueError, match=r"loss or reward, but got 'arm', 'loss' where 'probab.* only the probability"):
         offpolicy.evaluate({"arm": ["a", "b"], "loss": [1.0, 2.0]})
     with pytest.raises(ValueError, match="reward in row 1=nan"):
         offpolicy.evaluate({"arm": ["a", "b"], "probability": [1, 1], "reward": [1.0, math.nan]})
@@ -225,9 +226,48 @@ def test_the_command_prints_what_python_gives(tmp_path: Path) -> None:
         assert row["standard_error"] == found.standard_error and row["doubts"] == list(found.doubts)
 
 
-def test_a_column_under_another_name_is_to_be_renamed(tmp_path: Path, capsys: Any) -> None:
-    assert cli.main(["evaluate", str(file(tmp_path, "action,probability,loss\na,0.5,1\n"))]) == 2
-    assert "columns are 'action', 'probability', 'loss': rename those that hold them" in capsys.readouterr().err
+def test_columns_may_have_other_names(tmp_path: Path, capsys: Any) -> None:
+    path = file(tmp_path, "when,action,propensity,ms,profit\n9:00,a,0.5,1,5\n9:01,b,0.5,2,6\n")
+    assert cli.main(["evaluate", str(path), "--loss", "ms", "--probability", "propensity"]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "none for arm" in said and "'action', 'propensity', 'ms', 'profit': to say which one it is, pass --arm" in said
+    )
+    names = ["--arm", "action", "--probability", "propensity"]
+    assert cli.main(["evaluate", str(path), *names, "--loss", "ms"]) == 0
+    assert "mean loss" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(path), *names, "--reward", "profit"]) == 0
+    assert "the log itself  5.5" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(path), *names, "--reward", "gain"]) == 2
+    assert "reward must name a column of the file, but got 'gain'" in capsys.readouterr().err
+    for log in (path, polars.read_csv(path), pandas.read_csv(path)):
+        read = offpolicy.read_log(log, arm="action", probability="propensity", reward="profit")
+        assert read["arm"] == ["a", "b"] and read["reward"].tolist() == [5.0, 6.0]
+        assert offpolicy.read_log(log, arm="action", probability="propensity", loss="ms")["loss"].tolist() == [1, 2]
+
+
+def test_a_log_without_probabilities_has_no_answer_and_the_reason_is_said(tmp_path: Path, capsys: Any) -> None:
+    path = file(tmp_path, "date,service,ms\n2026-01-01,east,20\n2026-01-02,west,30\n")
+    names = ["--arm", "service", "--loss", "ms"]
+    assert cli.main(["evaluate", str(path), *names]) == 2
+    said = capsys.readouterr().err
+    for part in (
+        "no answer is possible without it: each round shows what one arm cost, and only the probability of its draw",
+        "pass --probability COLUMN (the columns are 'date', 'service', 'ms')",
+        "log choice.probability from now on",
+        "measure all arms in every round: umab compare needs no probabilities",
+    ):
+        assert part in said
+    assert cli.main(["compare", str(path), *names]) == 2
+    said = capsys.readouterr().err
+    assert (
+        "every round has only one arm, as in a log: if it is one, no answer is possible without probabilities" in said
+    )
+    assert f"umab evaluate {path} --arm service --loss ms estimates from a log" in said
+    drawn = file(tmp_path, "date,service,ms,probability\n1,east,20,0.5\n2,west,30,0.5\n", "drawn.csv")
+    assert cli.main(["compare", str(drawn), *names]) == 2
+    assert f"umab evaluate {drawn} --arm service --loss ms estimates from a log" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(drawn), *names]) == 0
 
 
 def test_rewards_doubts_and_infinite_ends_are_shown(tmp_path: Path, capsys: Any) -> None:

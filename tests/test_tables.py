@@ -37,7 +37,7 @@ def drop(name: str) -> str:
     return f"drop=[{name!r}]"
 
 
-LONG = "if each row is the loss of one arm in one round, name its columns round, arm and loss"
+LONG = "if each row is the loss of one arm in one round, name its columns with round=, arm= and loss="
 
 
 def not_an_arm(name: str) -> str:
@@ -177,9 +177,12 @@ def test_a_column_without_numbers(cells: tuple[str, str], error: type[Exception]
 def test_a_long_table_under_other_names(tmp_path: Path) -> None:
     """If fewer than two columns have numbers, leaving out the one with names leads nowhere, and is named last."""
     message = f"numbers … 'east' … of arm 'service' … no cell of the column is a number: {LONG}; … {drop('service')}"
+    text = "date,service,ms\n2026-01-01,east,20\n2026-01-01,west,30\n"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", umab.TableWarning)
-        refused(message, TypeError, tmp_path, "date,service,ms\n2026-01-01,east,20\n2026-01-01,west,30\n")
+        refused(message, TypeError, tmp_path, text)
+    losses = umab.Losses.read(written(tmp_path, text), round="date", arm="service", loss="ms")  # as the message says
+    assert losses.arms == ("east", "west") and losses.table.tolist() == [[20.0, 30.0]]
 
 
 def test_a_unit_behind_a_number_is_not_a_name(tmp_path: Path) -> None:
@@ -242,11 +245,167 @@ def test_dates_are_no_arms_in_other_places_either(tmp_path: Path) -> None:
         umab.Losses.of(totals)
 
 
-def test_options_of_reading_are_for_files(tmp_path: Path) -> None:
-    path = written(tmp_path, "a,b,x\n1,2,z\n")
-    assert umab.Losses.of(path, reward=True, drop=["x"]).table.tolist() == [[-1.0, -2.0]]
-    with pytest.raises(TypeError, match=r"reward, drop and suspicious .*path .*list"):
-        umab.Losses.of([[1.0, 2.0]], reward=True)
+def test_a_first_column_that_counts_the_rows_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pandas and R write such a column without a name, and pandas reads it as Unnamed: 0."""
+    for text in (",a,b\n0,1,2\n1,4,3\n", '"","a","b"\n"1",1,2\n"2",4,3\n', "Unnamed: 0,a,b\n0,1,2\n1,4,3\n"):
+        path = written(tmp_path, text)
+        with pytest.warns(umab.TableWarning, match=r"column.* of .*counts the rows and was set aside, as with drop="):
+            losses = umab.Losses.read(path)
+        assert losses.arms == ("a", "b") and losses.table.tolist() == [[1.0, 2.0], [4.0, 3.0]]
+        assert umab.Losses.read(path, drop=losses.provenance["set_aside"]).digest == losses.digest  # nothing is said
+    assert cli.main(["compare", str(path), "--trials", "2", "--policy", "uniform", "--out", str(tmp_path / "out")]) == 0
+    assert "counts the rows and was set aside, as with --drop 'Unnamed: 0'" in capsys.readouterr().err
+    with pytest.warns(umab.TableWarning, match="the first column of .* holds dates"):
+        losses = umab.Losses.read(written(tmp_path, ",a,b\n2026-01-01,1,2\n2026-01-02,4,3\n"))
+    assert losses.provenance["unit"] == "day" and losses.n_arms == 2
+    with pytest.warns(umab.TableWarning):
+        long = umab.Losses.read(written(tmp_path, ",round,arm,loss\n0,1,a,5\n1,1,b,6\n"))
+    assert long.table.tolist() == [[5.0, 6.0]]
+    for first in ("3", "Mon"):
+        message = f"every arm must have a name … first column of FILE … {drop('')} … to_csv(..., index=False)"
+        refused(message, ValueError, tmp_path, f",a,b\n{first},1,2\n")
+    refused("the last row … 'Total'", ValueError, tmp_path, ",a,b\n0,1,2\n1,4,3\nTotal,5,5\n")
+
+
+# Decimal commas.
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("losses.csv", "a;b\n1,5;-2,25\n3e2;,5\n"),
+        ("losses.csv", "a\tb\n1,5\t-2,25\n3e2\t0,5\n"),
+        ("losses.tsv", "a\tb\n1,5\t-2,25\n3e2\t0,5\n"),
+        ("losses.csv", 'a,b\n"1,5","-2,25"\n3e2,"0,5"\n'),
+        ("losses.csv", "round;arm;loss\n1;a;1,5\n1;b;-2,25\n2;a;300\n2;b;0,5\n"),
+    ],
+)
+def test_decimal_commas(name: str, text: str, tmp_path: Path) -> None:
+    path = written(tmp_path, text, name)
+    for read in (umab.Losses.read, umab.Losses.of):
+        assert read(path, decimal=",").table.tolist() == [[1.5, -2.25], [300.0, 0.5]]  # type: ignore[operator]
+
+
+def test_commas_in_names_do_not_separate_cells_if_they_are_decimal_commas(tmp_path: Path) -> None:
+    path = written(tmp_path, "p50, in ms;b\n1,5;2\n")
+    assert umab.Losses.read(path, decimal=",").arms == ("p50, in ms", "b")
+
+
+def test_a_decimal_comma_is_not_a_point_and_a_point_is_no_comma(tmp_path: Path) -> None:
+    comma = "write numbers like 1234,5, with a decimal comma"
+    for text in ("1.5", "1.234,5", "1,2,3", "5 €"):
+        refused(
+            f"{text!r} in row 0 (line 2 of the file) … {comma}", TypeError, tmp_path, f"a;b\n1;{text}\n", decimal=","
+        )
+    way = "if these are decimal commas, pass decimal=','"
+    refused(f"'1,5' in row 0 … 1234.5 … {way}", TypeError, tmp_path, "a;b\n1;1,5\n")
+    cells = "'2' has no name … if numbers have decimal commas, put semicolons between the cells, and pass decimal=','"
+    refused(cells, ValueError, tmp_path, "a,b\n1,5,2,5\n")
+    refused("decimal must be one of '.', ',' … decimal=';'", ValueError, tmp_path, "a;b\n1;2\n", decimal=";")
+
+
+def test_decimal_commas_in_commands_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "a;b\n1,5;2\n2,5;1\n")
+    run = ["--trials", "2", "--policy", "uniform", "--out", "out"]
+    assert cli.main(["compare", "losses.csv", *run]) == 2
+    assert "if these are decimal commas, pass --decimal ,\n" in capsys.readouterr().err
+    assert cli.main(["compare", "losses.csv", "--decimal", ",", *run]) == 0
+    assert "from 1 to 2.5" in capsys.readouterr().out
+    file = written(tmp_path, 'data = "losses.csv"\npolicies = ["uniform"]\ntrials = 2\n', "file.toml")
+    assert cli.main(["run", str(file)]) == 2
+    assert 'write data = {file = ..., decimal = ","}' in capsys.readouterr().err
+    said = file.read_text().replace('"losses.csv"', '{file = "losses.csv", decimal = ","}')
+    assert cli.main(["run", str(written(tmp_path, said, "file.toml")), "--out", "out"]) == 0
+
+
+def test_a_log_may_have_decimal_commas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, "arm;probability;loss\na;0,5;1,5\nb;0,5;2,5\n", "log.csv")
+    assert umab.offpolicy.read_log(path, decimal=",")["loss"].tolist() == [1.5, 2.5]
+    assert cli.main(["evaluate", str(path)]) == 2
+    assert "if these are decimal commas, pass --decimal ," in capsys.readouterr().err
+    assert cli.main(["evaluate", str(path), "--decimal", ","]) == 0
+
+
+# Long tables whose columns have other names.
+
+SERVICES = "date,service,region,ms\n" + "".join(
+    f"2026-01-0{day},{name},{region},{day}{at}\n" for day in (1, 2) for at, (name, region) in enumerate(("xp", "yq"))
+)
+LATENCIES = [[10.0, 11.0], [20.0, 21.0]]
+
+
+def test_columns_of_a_long_table_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, SERVICES)
+    losses = umab.Losses.read(path, round="date", arm="service", loss="ms")  # the region is ignored
+    assert losses.arms == ("x", "y") and losses.table.tolist() == LATENCIES
+    assert losses.provenance["columns"] == {"round": "date", "arm": "service", "loss": "ms"}
+    assert losses.provenance["unit"] == "day" and losses.provenance["set_aside"] == []
+    rewards = umab.Losses.of(path, round="date", arm="service", reward="ms")
+    assert rewards.table.tolist() == [[-10.0, -11.0], [-20.0, -21.0]] and rewards.provenance["reward"] is True
+    # What is called as it should be need not be named, and neither need the rounds if there is one column for them.
+    assert umab.Losses.read(path, drop=["region"], arm="service", loss="ms").table.tolist() == LATENCIES
+    usual = written(tmp_path, SERVICES.replace("date", "Round").replace("ms", "Loss"))
+    assert umab.Losses.read(usual, arm="service").table.tolist() == LATENCIES
+    both = written(tmp_path, "round,arm,loss,profit\n1,a,5,50\n1,b,6,60\n")
+    assert umab.Losses.read(both, reward="profit").table.tolist() == [[-50.0, -60.0]]
+    assert umab.Losses.read(both, loss="profit").table.tolist() == [[50.0, 60.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"arm": "servce", "loss": "ms"}, "arm must name a column of the file … 'servce' … 'date', 'service',"),
+        ({"arm": "service"}, "column of losses … FILE has none called loss … 'ms' it is: pass loss='COLUMN'"),
+        ({"loss": "ms"}, "column of arms … FILE has none called arm … pass arm='COLUMN'"),
+        ({"arm": "service", "loss": "ms"}, "rounds … which of 'date', 'region' it is: pass round='COLUMN'"),
+        ({"arm": "service", "loss": "ms", "reward": True}, "losses or rewards, but got loss='ms' and reward=True"),
+        ({"arm": "service", "loss": "ms", "reward": "ms"}, "losses or rewards, but got loss='ms' and reward='ms'"),
+        ({"round": "region", "arm": "service", "loss": "ms"}, "round 'p' has 2 for arm 'x'"),
+    ],
+)
+def test_named_columns_are_checked(options: Any, message: str, tmp_path: Path) -> None:
+    refused(message, ValueError, tmp_path, SERVICES, **options)
+    with pytest.raises(TypeError, match="arm must be the name of a column, but got a int"):
+        umab.Losses.read(tmp_path / "losses.csv", arm=7)  # type: ignore[arg-type]
+
+
+def test_commands_and_files_name_columns_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, SERVICES)
+    run = ["--trials", "2", "--policy", "uniform", "--out", "out"]
+    columns = ["--round", "date", "--arm", "service"]
+    assert cli.main(["compare", "losses.csv", *columns, "--loss", "ms", *run]) == 0
+    assert "losses (lower is better) from 10 to 21" in capsys.readouterr().out
+    assert cli.main(["compare", "losses.csv", *columns, "--reward", "ms", *run]) == 0
+    assert "rewards (higher is better) from 10 to 21" in capsys.readouterr().out
+    assert cli.main(["compare", "losses.csv", *columns[2:], "--loss", "ms", *run]) == 2
+    assert "which of 'date', 'region' it is: pass --round COLUMN" in capsys.readouterr().err
+    text = (
+        'data = {file = "losses.csv", round = "date", arm = "service", loss = "ms"}\npolicies = ["uniform"]\ntrials = 2'
+    )
+    assert cli.main(["run", str(written(tmp_path, text, "file.toml")), "--out", "out"]) == 0
+    bad = written(tmp_path, text.replace('"date"', "7"), "bad.toml")
+    assert cli.main(["run", str(bad)]) == 2
+    assert "round must be text, but got 7" in capsys.readouterr().err
+
+
+def test_a_file_may_come_after_the_option_that_says_rewards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "a,b\n1,2\n2,1\n")
+    run = ["--trials", "2", "--policy", "uniform", "--out", "out"]
+    for arguments in (["--reward", "losses.csv"], ["losses.csv", "--reward"], ["--rew", "./losses.csv"]):
+        assert cli.main(["compare", *arguments, *run]) == 0
+        assert "rewards (higher is better) from 1 to 2" in capsys.readouterr().out
+    written(tmp_path, "arm,probability,loss\na,0.5,1\nb,0.5,2\n", "log.csv")
+    assert cli.main(["evaluate", "--reward", "log.csv"]) == 0
+    assert "mean reward" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -515,7 +674,7 @@ def test_other_first_lines_are_not(names: str, tmp_path: Path) -> None:
         (
             {"round": [1.0, math.nan], "arm": ["a", "b"], "loss": [5, 6]},
             ValueError,
-            f"'NaN' in row 1 of column 'round' … {FILL}",
+            f"empty cell in row 1 of column 'round' … {FILL}",
         ),
         (
             {"a": [5, 2, 1, 1, 9], "b": [1, 0, 0, 0, 1], "day": ["x", "x", "x", "x", "y"]},

@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +28,7 @@ import numpy.typing as npt
 from umab._support import checks
 from umab.tables.logs import columns_given, rounds_of, rows_given
 from umab.tables.reading import read
+from umab.tables.roles import Named
 
 Array = npt.NDArray[np.float64]
 
@@ -235,20 +234,33 @@ def evaluate(
     return found
 
 
-def read_log(path: str | os.PathLike[str], *, reward: bool = False) -> dict[str, Any]:
-    r"""Return the log in a file as a dict with the columns that `estimate` and `evaluate` take.
+def read_log(
+    log: Any,
+    *,
+    arm: str | None = None,
+    probability: str | None = None,
+    loss: str | None = None,
+    reward: bool | str = False,
+    decimal: Literal[".", ","] = ".",
+) -> dict[str, Any]:
+    r"""Return the log in a file or a frame as a dict with the columns that `estimate` and `evaluate` take.
 
-    The file is CSV, TSV or Parquet, as for `umab.Losses.read`, and reading it needs the extra ``[data]``. Every row is
-    a round. The columns are arm, probability, and loss or reward, in any order and in upper or lower case; others are
-    ignored. The labels of the arms are text. If a cell is wrong, the message names its row, column and line.
+    The file is CSV, TSV or Parquet, as for `umab.Losses.of`, and reading it needs the extra ``[data]``. Every row is a
+    round. The columns are arm, probability, and loss or reward, in any order and in upper or lower case, unless options
+    name them; others are ignored. The labels of the arms are text. If a cell is wrong, the message names its row,
+    column and line.
 
     Parameters
     ----------
-    path
-        The file.
+    log
+        The path of the file, or the frame.
+    arm, probability, loss
+        The columns, if they have other names.
     reward
-        Whether the numbers are rewards. A column called reward is recognised without it, unless there is also one
-        called loss.
+        Whether the numbers are rewards, or the column that has them. A column called reward is recognised without it,
+        unless there is also one called loss.
+    decimal
+        The decimal sign of the numbers in a file of text: with ",", cells are separated by semicolons or tabs.
 
     Examples
     --------
@@ -256,17 +268,13 @@ def read_log(path: str | os.PathLike[str], *, reward: bool = False) -> dict[str,
     >>> from umab import offpolicy
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "log.csv")
-    ...     _ = path.write_text("time,arm,probability,loss\n09:00,small,0.5,2\n09:05,small,0.6,1\n")
-    ...     log = offpolicy.read_log(path)
+    ...     _ = path.write_text("time,service,propensity,ms\n09:00,small,0.5,2\n09:05,small,0.6,1\n")
+    ...     log = offpolicy.read_log(path, arm="service", probability="propensity", loss="ms")
     >>> log["arm"], log["probability"].tolist(), log["loss"].tolist()
     (['small', 'small'], [0.5, 0.6], [2.0, 1.0])
     """
-    found = rounds_of(read(Path(path)), reward=reward)
-    return {
-        "arm": found.arms,
-        "probability": found.probabilities,
-        "reward" if found.reward else "loss": found.values,
-    }
+    named, are_rewards = Named.of(arm=arm, probability=probability, loss=loss, reward=reward)
+    return rounds_of(read(log, decimal=decimal), named, reward=are_rewards).as_columns()
 
 
 def _scaled(value: float, exponent: int) -> float:

@@ -29,13 +29,14 @@ from umab.cli import (
     sweep,
     theory,
 )
+from umab.cli.options import file_before_reward
 from umab.tables.losses import TableWarning
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default the process's own; return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(given)
+    options = _parser().parse_args(file_before_reward(given))
     options.command = shlex.join(["umab", *given])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

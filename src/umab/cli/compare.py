@@ -20,7 +20,8 @@ def add(commands: Commands) -> None:
     )
     comparing.add_argument(
         "losses",
-        help="a CSV or Parquet file with one column per arm and one row per round, or with columns round, arm and loss",
+        help="a CSV or Parquet file with one column per arm and one row per round, or with columns round, arm and "
+        "loss, which may have other names: umab compare log.csv --round date --arm service --loss ms",
     )
     add_table_options(comparing)
     comparing.add_argument(

@@ -15,7 +15,7 @@ import numpy as np
 
 from umab._support.display import counted
 from umab._support.files import write_atomically
-from umab.cli.options import Commands, command
+from umab.cli.options import Commands, add_column_options, command
 from umab.cli.texts import as_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     evaluating.add_argument(
         "log",
         help="a CSV, TSV or Parquet file with one row per round and the columns arm, probability (of its draw), and "
-        "loss or reward; other columns are ignored",
+        "loss or reward; other columns are ignored, and options say if a column has another name",
     )
     evaluating.add_argument(
         "--target",
@@ -58,11 +58,16 @@ def add(commands: Commands) -> None:
         metavar="P",
         help="how often an interval should contain the truth (default: 0.95)",
     )
+    add_column_options(
+        evaluating,
+        "the numbers are rewards: higher is better; with COLUMN, this column has them (a column called reward is "
+        "recognised without this, unless there is also one called loss)",
+    )
     evaluating.add_argument(
-        "--reward",
-        action="store_true",
-        help="the numbers are rewards: higher is better (a column called reward is recognised without this, unless "
-        "there is also one called loss)",
+        "--probability",
+        metavar="COLUMN",
+        help="the column that has the probabilities with which the arms were drawn, also called propensities "
+        "(default: probability)",
     )
     evaluating.add_argument("--json", metavar="FILE", help="also write the estimates to this file, as JSON")
     evaluating.add_argument("--csv", metavar="FILE", help="also write the estimates to this file, as CSV")
@@ -97,8 +102,15 @@ class Row(NamedTuple):
 def evaluate(options: argparse.Namespace) -> None:
     """Print the estimates for every arm of a log and for the targets of the options, and write them to files."""
     from umab import offpolicy
+    from umab.tables.logs import rounds_of
+    from umab.tables.reading import read
+    from umab.tables.roles import Named
+    from umab.tables.wording import IN_A_COMMAND
 
-    log = offpolicy.read_log(options.log, reward=options.reward)
+    named, are_rewards = Named.of(
+        arm=options.arm, probability=options.probability, loss=options.loss, reward=options.reward
+    )
+    log = rounds_of(read(options.log, IN_A_COMMAND, options.decimal), named, reward=are_rewards).as_columns()
     feedback, better = ("reward", "higher") if "reward" in log else ("loss", "lower")
     targets = dict(options.target)
     found = offpolicy.evaluate(log, targets, estimator=options.estimator, confidence=options.confidence)

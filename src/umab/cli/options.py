@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -56,7 +56,17 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that read a user's table with `read_table`."""
-    parser.add_argument("--reward", action="store_true", help="the numbers are rewards: higher is better")
+    add_column_options(
+        parser,
+        "the numbers are rewards: higher is better; with COLUMN, this column of a table with one row per round and arm "
+        "has them",
+    )
+    parser.add_argument(
+        "--round",
+        metavar="COLUMN",
+        help="the column that tells the rounds apart, in a table with one row per round and arm (default: round, or "
+        "the only column besides those of --arm and --loss)",
+    )
     parser.add_argument(
         "--drop",
         metavar="COLUMN",
@@ -77,6 +87,44 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
         help="what a missing cell means; away: the arm was not there in this round; drop: leave out the round; a "
         "number: put it in its place; refuse: it is a mistake (default: refuse)",
     )
+
+
+def add_column_options(parser: argparse.ArgumentParser, reward: str) -> None:
+    """Add the options that say how a table is written and, if each row has one arm, which column has what."""
+    parser.add_argument("--reward", metavar="COLUMN", nargs="?", const=True, default=False, help=reward)
+    parser.add_argument(
+        "--arm", metavar="COLUMN", help="the column that has the arms, if each row has one (default: arm)"
+    )
+    parser.add_argument("--loss", metavar="COLUMN", help="the column that then has the losses (default: loss)")
+    parser.add_argument(
+        "--decimal",
+        choices=(".", ","),
+        default=".",
+        help="the decimal sign; with a comma, cells are separated by semicolons or tabs (default: .)",
+    )
+
+
+def file_before_reward(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with a file that comes right after --reward before it, where it is not taken for a column.
+
+    Examples
+    --------
+    >>> from umab.cli.options import file_before_reward
+    >>> file_before_reward(["compare", "--reward", "sales.csv"])
+    ['compare', 'sales.csv', '--reward']
+    """
+    found = list(arguments)
+    for at in range(len(found) - 1):
+        if found[at].startswith("--rew") and "--reward".startswith(found[at]) and is_table_file(found[at + 1]):
+            found[at : at + 2] = [found[at + 1], found[at]]
+    return found
+
+
+def is_table_file(text: str) -> bool:
+    """Whether a text is the name of a file that holds a table."""
+    from umab.tables.reading import ENDINGS
+
+    return text.lower().endswith(ENDINGS)
 
 
 def add_run_options(parser: argparse.ArgumentParser, *, out: str) -> None:
@@ -120,19 +168,23 @@ def add_device_options(parser: argparse.ArgumentParser) -> None:
 
 def read_table(options: argparse.Namespace) -> Losses:
     """Return the loss table that the options name."""
-    from umab.tables.losses import read_file
+    from umab.tables.losses import losses_of
     from umab.tables.wording import IN_A_COMMAND
 
     suspicious = "allow" if options.allow_suspicious else "refuse"
-    losses = read_file(
+    losses = losses_of(
         options.losses,
         IN_A_COMMAND,
         reward=options.reward,
         drop=options.drop,
         suspicious=suspicious,
         missing=options.missing,
+        decimal=options.decimal,
+        round=options.round,
+        arm=options.arm,
+        loss=options.loss,
     )
-    if not options.reward:
+    if not options.reward and options.loss is None:
         named = next(filter(_LIKE_REWARDS.search, (*losses.arms, Path(options.losses).name)), None)
         why = "some losses are negative" if (losses.present < 0.0).any() else named and f"{named!r} sounds like rewards"
         if why:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-MISSING = ("", "-", "na", "n/a", "#n/a", "nan", "-nan", "null", "none")
+MISSING = ("", "-", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>", "nat")
 """The texts that stand for a missing value, in lower case."""
 
 TOTALS = ("total", "totals", "grand total", "sum", "mean", "average", "avg")
 """The labels of rows that are not rounds, in lower case."""
 
-PLAIN_NUMBERS = (
-    "write numbers like 1234.5, with a decimal point and without thousands separators, units or signs such as $ and %"
-)
-"""The advice for a cell that is not a number."""
+PLAIN_NUMBERS = {
+    ".": "write numbers like 1234.5, with a decimal point and without thousands separators, units or signs such as $ "
+    "and %",
+    ",": "write numbers like 1234,5, with a decimal comma and without thousands separators, units or signs such as $ "
+    "and %",
+}
+"""The advice for a cell that is not a number, by the decimal sign."""
 
 _DATE = re.compile(r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3\d{4})([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?")
 """Dates as people write them, with a four-digit year; dates in ISO 8601 need no pattern."""
 
 
+def is_null(value: Any) -> bool:
+    """Whether a value is none at all: None, nan, or the NA or NaT of pandas."""
+    return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaT"))
+
+
 def is_missing(value: Any) -> bool:
     """Whether a value of any type stands for a missing one: nan, None, the NA of pandas, or a text in `MISSING`."""
-    text = "" if value is None else str(value).strip().lower()
-    return text in MISSING or text == "<na>"
+    return value is None or str(value).strip().lower() in MISSING
 
 
 def is_total(text: str) -> bool:
@@ -51,6 +59,11 @@ def is_decimal(name: str) -> bool:
     return _is_number(name) and not name.strip().isdigit()
 
 
+def has_comma(text: str) -> bool:
+    """Whether a text would be a number if its comma were a decimal comma."""
+    return re.fullmatch(r"[-+]?\d+,\d+", text) is not None
+
+
 def is_value(name: str) -> bool:
     """Whether a name is a number or a date."""
     return _is_number(name) or is_date(name)
@@ -69,4 +82,17 @@ def is_date(text: str) -> bool:
 
 def shown(text: str) -> str:
     """Return the text of a cell as an error message shows it."""
-    return repr(text) if text else "an empty cell"
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…") if text else "an empty cell"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as an error message lists them: not all, if there are many."""
+    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(map(repr, names[:_MOST])) + rest
+
+
+_LONGEST = 80
+"""The most characters of a cell that an error message shows."""
+
+_MOST = 20
+"""The most names that an error message lists."""

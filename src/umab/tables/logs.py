@@ -9,8 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from umab._support import checks
-from umab.tables.cells import MISSING, PLAIN_NUMBERS, shown
-from umab.tables.sheet import Sheet, Table
+from umab.tables.cells import is_missing, listed, shown
+from umab.tables.columns import Table
+from umab.tables.roles import Named, roles_of, value_role
+from umab.tables.sheet import Sheet
+
+WHY_PROBABILITIES = (
+    "each round shows what one arm cost, and only the probability of its draw tells for how many rounds it stands in "
+    "which another arm was drawn"
+)
+"""Why there is no answer without probabilities."""
 
 
 class Log(NamedTuple):
@@ -22,6 +30,11 @@ class Log(NamedTuple):
     reward: bool
     """Whether the values are rewards."""
 
+    def as_columns(self) -> dict[str, Any]:
+        """Return the columns that `umab.offpolicy.evaluate` takes."""
+        value = "reward" if self.reward else "loss"
+        return {"arm": self.arms, "probability": self.probabilities, value: self.values}
+
 
 def columns_given(log: Any, feedback: str) -> list[list[Any]] | None:
     """Return the columns arm, probability and `feedback` of a frame or dict; None for a log that has rows instead."""
@@ -29,9 +42,10 @@ def columns_given(log: Any, feedback: str) -> list[list[Any]] | None:
         return None
     names, there = ("arm", "probability", feedback), list(log if isinstance(log, Mapping) else log.columns)
     if missing := [name for name in names if name not in there]:
+        why = f": {WHY_PROBABILITIES}" if missing[0] == "probability" else ""
         raise ValueError(
-            f"a log must have the columns arm, probability and loss or reward, but got {there!r} where "
-            f"{missing[0]!r} is missing"
+            f"a log must have the columns arm, probability and loss or reward, but got {listed(there)} where "
+            f"{missing[0]!r} is missing{why}"
         )
     # Not through an array, which would turn the label 1 into the text "1" if another label is a text.
     columns = [each.tolist() if hasattr(each := log[name], "tolist") else list(each) for name in names]
@@ -60,27 +74,33 @@ def rows_given(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
             raise ValueError(f"{rule}, but row {number} is {checks.shown(row)}")
 
 
-def rounds_of(sheet: Sheet, *, reward: bool = False) -> Log:
+def rounds_of(sheet: Sheet, named: Named, *, reward: bool = False) -> Log:
     """Return the rounds of a log; with `reward`, its values are rewards even if their column is called loss."""
-    columns = _columns(sheet)
-    value = _value(columns, reward=reward)
-    names = ("arm", "probability", value)
-    for name in names:
-        found = columns.get(name, [])
+    roles = roles_of(sheet, named)
+    value = value_role(roles, reward=reward)
+    if "probability" not in roles and {"arm", value} <= roles.keys():
+        raise ValueError(
+            f"a log must have the probability with which each arm was drawn, but {sheet.origin} has no column called "
+            f"probability; no answer is possible without it: {WHY_PROBABILITIES}; if another column has it, "
+            f"{sheet.wording.option('probability', 'COLUMN')} (the columns are {listed(sheet.names)}); if one of n "
+            "arms was drawn evenly, add a column with 1/n; if it is lost, log choice.probability from now on, or "
+            "measure all arms in every round: umab compare needs no probabilities"
+        )
+    for role in ("arm", "probability", value):
+        found = roles.get(role, [])
         if len(found) != 1:
             got = " and ".join(repr(sheet.names[at]) for at in found) if found else "none"
-            every = ", ".join(map(repr, sheet.names))
             raise ValueError(
                 "a log must have one column called arm, one called probability and one called loss or reward, but got "
-                f"{got} for {name} in {str(sheet.path)!r}; its columns are {every}: rename those that hold them"
+                f"{got} for {role} in {sheet.origin}; its columns are {listed(sheet.names)}: to say which one it is, "
+                f"{sheet.wording.option(role, 'COLUMN')}"
             )
-    arm_at, probability_at, value_at = (columns[name][0] for name in names)
-    arms = sheet.texts(arm_at)
-    if (empty := arms == "").any():
-        row = int(empty.to_numpy().argmax())
+    arm_at, probability_at, value_at = (roles[role][0] for role in ("arm", "probability", value))
+    arms = sheet.columns[arm_at].texts()
+    if "" in arms:
         raise ValueError(
-            f"every round must have an arm, but got {shown('')} in {_where(sheet, row, arm_at)}; fill it in, or delete "
-            "the row"
+            f"every round must have an arm, but got {shown('')} in {_where(sheet, arms.index(''), arm_at)}; fill it "
+            "in, or delete the row"
         )
     probabilities = _numbers(
         sheet,
@@ -102,57 +122,52 @@ def rounds_of(sheet: Sheet, *, reward: bool = False) -> Log:
         f"if the feedback never came, write the {value} that this stands for; if you delete the row instead, the "
         "estimates are only about rounds with feedback",
     )
-    return Log(arms.to_list(), probabilities, values, reward or value == "reward")
+    return Log(arms, probabilities, values, reward or value == "reward")
 
 
-def refuse_log(sheet: Sheet) -> None:
+def refuse_log(sheet: Sheet, named: Named, *, round_known: bool = False) -> None:
     """Refuse a log where a table is needed that has the losses of all arms."""
-    columns = _columns(sheet)
-    value = _value(columns, reward=False)
-    if not {"arm", value} <= columns.keys():
+    roles = roles_of(sheet, named)
+    value = value_role(roles, reward=False)
+    if not {"arm", value} <= roles.keys():
         return
     rule = "a table of losses must have every arm in every round"
-    if "probability" in columns:
+    if "probability" in roles:
         unless = ""
-        if "round" in columns:
-            names = [sheet.names[at] for at in columns["probability"]]
+        if round_known or "round" in roles:
+            names = [sheet.names[at] for at in roles["probability"]]
             unless = f"; if every round does have every arm, {sheet.leave_out(*names)}"
         raise ValueError(
-            f"{rule}, but {str(sheet.path)!r} has the columns arm, probability and {value} of a log with one arm per "
-            f"round; {evaluate(sheet)}{unless}"
+            f"{rule}, but {sheet.origin} has the columns arm, probability and {value} of a log with one arm per "
+            f"round; {evaluate(sheet, named)}{unless}"
         )
-    if "round" not in columns:
+    if "round" not in roles and not round_known:
         raise ValueError(
-            f"{rule}, but {str(sheet.path)!r} has the columns arm and {value}, and no column called round; if every "
-            f"round has every arm, give this name to the column that says which round it is, or add one; if "
-            f"this is a log with one arm per round, {with_probabilities(sheet)}"
+            f"{rule}, but {sheet.origin} has the columns arm and {value}, and no column called round; if every "
+            f"round has every arm, say which column tells the rounds apart: {sheet.wording.option('round', 'COLUMN')}; "
+            f"if this is a log with one arm per round, {with_probabilities(sheet, named)}"
         )
 
 
-def with_probabilities(sheet: Sheet) -> str:
+def with_probabilities(sheet: Sheet, named: Named) -> str:
     """Say what can be done with a log that lacks the probabilities of its draws."""
     return (
-        "add the probabilities of the draws as a column called probability (1/n, if one of n arms was drawn evenly): "
-        f"{evaluate(sheet)}"
+        f"no answer is possible without probabilities: {WHY_PROBABILITIES}; add the probabilities of the draws as a "
+        f"column called probability (1/n, if one of n arms was drawn evenly): {evaluate(sheet, named)}"
     )
 
 
-def evaluate(sheet: Sheet) -> str:
+def evaluate(sheet: Sheet, named: Named) -> str:
     """Say what a log is good for."""
-    return f"umab evaluate {shlex.quote(str(sheet.path))} estimates from a log what each arm would have cost"
+    if sheet.path is None:
+        return "umab.offpolicy.evaluate estimates from a log what each arm would have cost"
+    options = {key: name for key, name in named.options.items() if key != "round"}
+    named_there = "".join(f" --{key} {shlex.quote(name)}" for key, name in options.items())
+    return f"umab evaluate {_place(sheet)}{named_there} estimates from a log what each arm would have cost"
 
 
-def _columns(sheet: Sheet) -> dict[str, list[int]]:
-    """Return the positions of the columns by their names in lower case."""
-    found: dict[str, list[int]] = {}
-    for at, name in enumerate(sheet.names):
-        found.setdefault(name.strip().lower(), []).append(at)
-    return found
-
-
-def _value(columns: dict[str, list[int]], *, reward: bool) -> str:
-    """Return whether the values are in a column "loss" or "reward"; if both are there, `reward` decides."""
-    return "reward" if "reward" in columns and (reward or "loss" not in columns) else "loss"
+def _place(sheet: Sheet) -> str:
+    return "the table" if sheet.path is None else shlex.quote(str(sheet.path))
 
 
 def _where(sheet: Sheet, row: int, at: int) -> str:
@@ -161,22 +176,16 @@ def _where(sheet: Sheet, row: int, at: int) -> str:
 
 def _numbers(sheet: Sheet, at: int, what: str, if_missing: str) -> Table:
     """Return a column as finite numbers; `if_missing` is the advice for a cell that is missing."""
-    import polars
-
-    cells = sheet.cells.to_series(at)
-    if sheet.content:
-        cells = cells.str.strip_chars().cast(polars.Float64, strict=False)
-    elif not (cells.dtype.is_numeric() or cells.dtype == polars.Boolean):  # a text in a Parquet file is meant as such
-        cells = polars.Series([None] * len(cells))
-    numbers = cells.cast(polars.Float64).to_numpy()
+    column = sheet.columns[at]
+    numbers = column.numbers()
     bad = ~np.isfinite(numbers)
     if not bad.any():
         return numbers
     row = int(bad.argmax())
-    text, where = sheet.texts(at)[row], _where(sheet, row, at)
-    if text.lower() in MISSING:
+    cell, where = column.cell(row), _where(sheet, row, at)
+    text = "" if cell is None else str(cell).strip()
+    if is_missing(cell):
         raise ValueError(f"every round must have a {what}, but got {shown(text)} in {where}; {if_missing}")
     if np.isinf(numbers[row]):
         raise ValueError(f"a {what} must be finite, but got {text!r} in {where}; replace it with a finite number")
-    advice = PLAIN_NUMBERS if sheet.content else "store the column as numbers"
-    raise TypeError(f"a {what} must be a number, but got {text!r} in {where}; {advice}")
+    raise TypeError(f"a {what} must be a number, but got {shown(text)} in {where}; {sheet.not_a_number(text)}")

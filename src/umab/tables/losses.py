@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks, display
-from umab.tables import sheet
-from umab.tables.cells import is_missing
+from umab.tables.cells import is_missing, listed
+from umab.tables.checking import checked
+from umab.tables.columns import Mask, Table
+from umab.tables.frames import is_frame
 from umab.tables.missing import Missing, as_missing, ways_out, without_gaps
-from umab.tables.reading import read_arms
+from umab.tables.reading import read, refuse_decimal
+from umab.tables.roles import Named
+from umab.tables.sheet import check_names
 from umab.tables.wording import IN_PYTHON, Wording
-
-Table = sheet.Table
-Mask = npt.NDArray[np.bool_]
 
 
 class TableWarning(UserWarning):
@@ -62,22 +63,64 @@ class Losses:
         arms: Iterable[str] | None = None,
         source: str | None = None,
         provenance: Mapping[str, Any] | None = None,
-        reward: bool = False,
+        reward: bool | str = False,
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
         missing: Missing = "refuse",
+        decimal: Literal[".", ","] = ".",
+        round: str | None = None,
+        arm: str | None = None,
+        loss: str | None = None,
         eligible: Any = None,
     ) -> Losses:
-        """Return `data` as Losses: an array, nested lists, a pandas or polars frame, or the path of a file.
+        r"""Return `data` as Losses, checked; if it has a mistake, the error names the row and the column.
 
-        The columns of a frame or file name the arms, unless `arms` does. A file is read as by `read`, with the same
-        options; that needs the extra ``[data]``.
+        Everything that takes losses reads them this way: `simulate`, commands, experiments, sweeps.
 
-        With ``missing="away"``, a missing loss (nan, None, a masked entry) means that the arm was not there in this
-        round. `eligible`, rounds × arms of booleans, says the same without marks in the data: where it is false, the
-        arm was not there, and the number in its place has no effect. In every round, at least one arm must be there.
-        With ``missing="drop"``, rounds with a missing loss are left out. With a number, it takes the place of each
-        missing loss.
+        `data` is an array or nested lists, rounds × arms; a pandas or polars frame, or an Arrow table; or the path of a
+        file. A file is CSV (.csv, .csv.gz; cells separated by commas, semicolons or tabs), TSV (.tsv, .tsv.gz) or
+        Parquet, and needs the extra ``[data]``. A frame or a file has at least two arms, and is
+
+        - wide: the columns are named after the arms, and every row is a round; or
+        - long: the columns are round, arm and loss, in any order, and every row is the loss of one arm in one round.
+          Every round has every arm once. Rounds are sorted if all of them are numbers; other rounds, such as dates,
+          and arms stay in the order in which they first appear.
+
+        A column of dates or times is not an arm, and neither is a first column without a name that counts the rows.
+        Such a column is set aside, and a `TableWarning` says so unless `drop` names it. The index of a pandas frame is
+        not a column.
+
+        Parameters
+        ----------
+        data
+            The table. `Losses` stay as they are.
+        arms
+            The names of the arms, in place of those in `data`.
+        source, provenance
+            Where the table comes from; by default, what is known about `data`.
+        reward
+            Whether the numbers are rewards. Their signs are flipped to make them losses, and the values of a long
+            table may then also be called reward. A text is the column of a long table that has the rewards.
+        drop
+            The names of columns to leave out, such as a column of dates.
+        suspicious
+            Whether to "refuse" or "allow" what looks like a mistake in a frame or a file but may be right: numbers
+            instead of names in the first line; a column that counts up in equal whole steps, as row numbers do; a last
+            row that is called Total or Mean, or that holds the sums or means of all rows above it.
+        missing
+            What to do about a missing loss: nan, None, a masked entry, in a file an empty cell, nan, NA, null or a
+            dash, or in a long table an arm without a row in some round. "refuse" it; read it as an arm that was "away"
+            in this round; "drop" the round; or a number to put in its place, which is a reward if the others are. If
+            arms may be away, at least one arm must be there in every round, and in a frame or a file two in some round
+            and every arm in some round.
+        decimal
+            The decimal sign of the numbers in a file of text: with ",", cells are separated by semicolons or tabs.
+        round, arm, loss
+            The columns of a long table, if they have other names; columns that are not named are then ignored. If only
+            one is left for the rounds, it need not be named.
+        eligible
+            Booleans, rounds × arms: where they are false, the arm was not there, and the number in its place has no
+            effect. In every round, at least one arm must be there.
 
         Examples
         --------
@@ -86,33 +129,25 @@ class Losses:
         Losses of 3 rounds, 2 arms, from 0.1 to 0.6
         >>> Losses.of([[0.1, 0.2], [0.3, None], [0.5, 0.6]], missing="away").eligible.tolist()
         [[True, True], [True, False], [True, True]]
+        >>> import pandas
+        >>> log = pandas.DataFrame({"day": [1, 1, 2, 2], "via": ["bus", "train"] * 2, "minutes": [3, 5, 4.5, 1]})
+        >>> Losses.of(log, arm="via", loss="minutes")
+        Losses of 2 rounds, 2 arms, from 1 to 5
         """
-        missing = as_missing(missing)
-        found: tuple[Any, Iterable[str] | None, str, Mapping[str, Any]]
-        is_path = isinstance(data, (str, os.PathLike))
-        if not is_path and (reward or drop or suspicious != "refuse"):
-            raise TypeError(
-                f"reward, drop and suspicious are only for the path of a file, but got them for {type(data).__name__}"
-            )
-        if isinstance(data, Losses):
-            missing = "away" if missing == "refuse" else missing
-            if missing == "away" and arms is None and source is None and provenance is None and eligible is None:
-                return data
-            found = data.table, data.arms, data.source, data.provenance
-        elif is_path:
-            read = read_file(data, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious, missing=missing)
-            found = read.table, read.arms, read.source, read.provenance
-            missing = "away" if read.n_away else "refuse"
-        else:
-            # Anything with columns counts as a frame, so pandas and polars need not be imported.
-            found = data, getattr(data, "columns", None), type(data).__name__, {}
-        table, names, origin, about = found
-        return cls._checked(
-            table,
-            names if arms is None else arms,
-            origin if source is None else source,
-            about if provenance is None else provenance,
+        return losses_of(
+            data,
+            IN_PYTHON,
+            arms=arms,
+            source=source,
+            provenance=provenance,
+            reward=reward,
+            drop=drop,
+            suspicious=suspicious,
             missing=missing,
+            decimal=decimal,
+            round=round,
+            arm=arm,
+            loss=loss,
             eligible=eligible,
         )
 
@@ -121,43 +156,16 @@ class Losses:
         cls,
         path: str | os.PathLike[str],
         *,
-        reward: bool = False,
+        reward: bool | str = False,
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
         missing: Missing = "refuse",
+        decimal: Literal[".", ","] = ".",
+        round: str | None = None,
+        arm: str | None = None,
+        loss: str | None = None,
     ) -> Losses:
-        r"""Return the table in a file; if it has a mistake, the error names the row, column and line.
-
-        Everything that takes the path of a file reads it this way: `simulate`, commands, experiments, sweeps.
-
-        The file is CSV (.csv, .csv.gz; cells separated by commas, semicolons or tabs), TSV (.tsv, .tsv.gz) or Parquet.
-        Numbers have a decimal point. There are at least two arms, and the table is
-
-        - wide: the first line names the arms, and every row is a round; or
-        - long: the columns are round, arm and loss, in any order, and every row is the loss of one arm in one round.
-          Every round has every arm once. Rounds are sorted if all of them are numbers; other rounds, such as dates,
-          and arms stay in the order in which they first appear.
-
-        A column of dates or times is not an arm. It is set aside, and a `TableWarning` says so unless `drop` names it.
-
-        Parameters
-        ----------
-        path
-            The file.
-        reward
-            Whether the numbers are rewards. Their signs are flipped to make them losses, and the values of a long
-            table may then also be called reward.
-        drop
-            The names of columns to leave out, such as a column of dates.
-        suspicious
-            Whether to "refuse" or "allow" what looks like a mistake but may be right: numbers instead of names in the
-            first line; a column that counts up in equal whole steps, as row numbers do; a last row that is called
-            Total or Mean, or that holds the sums or means of all rows above it.
-        missing
-            What to do about a missing cell: an empty one, nan, NA, null or a dash, or in a long table an arm without a
-            row in some round. "refuse" it; read it as an arm that was "away" in this round; "drop" the round; or a
-            number to put in its place, which is a reward if the others are. If arms may be away, at least one arm must
-            be there in every round, and two in some round. Every arm must have a number in some round.
+        r"""Return the table in a file, as `of` does; the error for a mistake also names its line.
 
         Examples
         --------
@@ -169,45 +177,18 @@ class Losses:
         ...     Losses.read(path, drop=["day"])
         Losses of 2 rounds, 2 arms, from 1 to 5
         """
-        return read_file(path, IN_PYTHON, reward=reward, drop=drop, suspicious=suspicious, missing=missing)
-
-    @classmethod
-    def _checked(
-        cls,
-        data: Any,
-        names: Iterable[str] | None,
-        source: str,
-        provenance: Mapping[str, Any],
-        *,
-        missing: Missing,
-        eligible: Any = None,
-    ) -> Losses:
-        arms = None if names is None else tuple(str(name) for name in names)
-        if hasattr(data, "columns"):
-            _refuse_times(data)
-            data = data.to_numpy()
-        table = _as_floats(data, arms, refuse=missing == "refuse")
-        if table.ndim != 2:
-            raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
-        n_rounds, n_arms = table.shape
-        if n_rounds == 0 or n_arms == 0:
-            raise ValueError(
-                f"losses must have at least one round and one arm, but got {n_rounds} rounds of {n_arms} arms"
-            )
-        if arms is None:
-            arms = tuple(str(k) for k in range(n_arms))
-        if len(arms) != n_arms:
-            raise ValueError(f"every column must have one name, but got {len(arms)} names for {n_arms} columns")
-        sheet.check_names(arms)
-        there = None if eligible is None else _as_mask(eligible, table.shape, arms)
-        gaps = np.isnan(table) if there is None else np.isnan(table) & there
-        if gaps.any() and missing not in ("refuse", "away"):
-            table, left = without_gaps(table, gaps, missing)
-            there = None if there is None else there[left]
-        if there is not None or not np.isfinite(table).all():
-            _mark_away(table, arms, there, nan_is_away=missing == "away")
-        table.setflags(write=False)
-        return cls(table=table, arms=arms, source=source, provenance=provenance)
+        return losses_of(
+            Path(path),
+            IN_PYTHON,
+            reward=reward,
+            drop=drop,
+            suspicious=suspicious,
+            missing=missing,
+            decimal=decimal,
+            round=round,
+            arm=arm,
+            loss=loss,
+        )
 
     @property
     def n_rounds(self) -> int:
@@ -245,6 +226,10 @@ class Losses:
         content.update(np.ascontiguousarray(self.table, dtype="<f8").data)
         return content.hexdigest()
 
+    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return the table, read-only unless it is copied."""
+        return np.array(self.table, dtype=dtype, copy=copy)
+
     def _repr_html_(self) -> str:
         return display.losses_html(self.arms, self.table)
 
@@ -256,13 +241,6 @@ class Losses:
 
 
 _WAYS_OUT = ways_out(IN_PYTHON)
-
-
-def _refuse_times(frame: Any) -> None:
-    """Refuse a polars frame with a column of dates or times, which would become numbers; pandas says so by itself."""
-    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
-        if getattr(dtype, "is_temporal", bool)():
-            raise TypeError(f"losses must be numbers, but column {name!r} holds {dtype}; pass the frame without it")
 
 
 def refuse_away(losses: Losses, what: str) -> None:
@@ -300,7 +278,9 @@ def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Ma
     """Return `eligible` as booleans, rounds × arms."""
     names = getattr(eligible, "columns", None)
     if names is not None and tuple(str(name) for name in names) != arms:
-        raise ValueError(f"the columns of eligible must be the arms, {list(arms)}, but got {list(map(str, names))}")
+        raise ValueError(
+            f"the columns of eligible must be the arms, {listed(arms)}, but got {listed([str(name) for name in names])}"
+        )
     try:
         mask = np.asarray(eligible.to_numpy() if names is not None else eligible)
     except ValueError:
@@ -350,28 +330,122 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def read_file(
-    path: str | os.PathLike[str],
+def losses_of(
+    data: Any,
     wording: Wording,
     *,
-    reward: bool = False,
+    arms: Iterable[str] | None = None,
+    source: str | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    reward: bool | str = False,
     drop: Sequence[str] = (),
     suspicious: str = "refuse",
     missing: Missing = "refuse",
+    decimal: str = ".",
+    round: str | None = None,
+    arm: str | None = None,
+    loss: str | None = None,
+    eligible: Any = None,
 ) -> Losses:
-    """Return the table in a file, as `Losses.read` does; `wording` is how error messages name the options."""
+    """Return `data` as `Losses.of` does; `wording` is how error messages name the options."""
     if isinstance(drop, str):
         raise TypeError(f"drop must be a list of names, but got drop={drop!r}; write drop=[{drop!r}]")
     allow = checks.one_of("suspicious", suspicious, ("refuse", "allow")) == "allow"
-    missing = as_missing(missing)
-    dropped = list(drop)
-    read = read_arms(Path(path), reward=reward, drop=dropped, allow=allow, missing=missing, wording=wording)
-    for name in read.set_aside:
-        told = f"column {name!r} of {str(path)!r} holds dates and was set aside, as with {wording.drop([name])}"
-        warnings.warn(told, TableWarning, stacklevel=3)
-    about: dict[str, Any] = {"reward": bool(reward), "drop": dropped, "set_aside": list(read.set_aside)}
-    about |= {"unit": read.unit} if read.unit else {}
-    about |= {"missing": missing} if missing != "refuse" else {}
-    if read.n_missing and missing != "away":
-        about |= {"n_missing": read.n_missing, "n_left_out": read.n_left_out}
-    return Losses._checked(read.table, read.arms, str(Path(path)), about, missing=missing)
+    missing, dropped = as_missing(missing), [str(name) for name in drop]
+    named, are_rewards = Named.of(reward=reward, loss=loss, round=round, arm=arm)
+    names = None if arms is None else tuple(str(name) for name in arms)
+    about: dict[str, Any]
+    if isinstance(data, Losses) or not (is_frame(data) or isinstance(data, (str, os.PathLike))):
+        _check_options(data, decimal, named, reward=are_rewards)
+        if isinstance(data, Losses):
+            missing = "away" if missing == "refuse" else missing
+            if missing == "away" and not dropped and all(each is None for each in (arms, source, provenance, eligible)):
+                return data
+        table, names, origin, about = _of_an_array(data, names, refuse=missing == "refuse", reward=are_rewards)
+        table, names = _without(table, names, dropped)
+    else:
+        read_in = read(data, wording, decimal)
+        found = checked(
+            read_in,
+            named=named,
+            reward=are_rewards,
+            drop=dropped,
+            allow=allow,
+            missing=missing,
+            masked=eligible is not None,
+        )
+        for name, why in found.set_aside.items():
+            which = f"column {name!r}" if name else "the first column"
+            told = f"{which} of {read_in.origin} {why} and was set aside, as with {wording.drop([name])}"
+            warnings.warn(told, TableWarning, stacklevel=3)
+        table, names = found.table, found.arms if names is None else names
+        origin = type(data).__name__ if read_in.path is None else str(read_in.path)
+        about = {"reward": are_rewards, "drop": dropped, "set_aside": list(found.set_aside)}
+        about |= {"columns": named.options} if named.options else {}
+        about |= {"unit": found.unit} if found.unit else {}
+        about |= {"missing": missing} if missing != "refuse" else {}
+    n_arms = table.shape[1]
+    if len(names) != n_arms:
+        raise ValueError(f"every column must have one name, but got {len(names)} names for {n_arms} columns")
+    check_names(names)
+    there = None if eligible is None else _as_mask(eligible, table.shape, names)
+    gaps = np.isnan(table) if there is None else np.isnan(table) & there
+    if gaps.any() and missing not in ("refuse", "away"):
+        table, left = without_gaps(table, gaps, missing)
+        there = None if there is None else there[left]
+        about = {"reward": are_rewards, **about, "missing": missing, "n_missing": int(gaps.sum())}
+        about["n_left_out"] = len(gaps) - len(table)
+    if there is not None or not np.isfinite(table).all():
+        _mark_away(table, names, there, nan_is_away=missing == "away")
+    if are_rewards:
+        table = 0.0 - table  # not -table: a reward of 0 is a loss of 0, and not of -0
+    table.setflags(write=False)
+    return Losses(
+        table=table,
+        arms=names,
+        source=origin if source is None else source,
+        provenance=about if provenance is None else provenance,
+    )
+
+
+def _check_options(data: Any, decimal: str, named: Named, *, reward: bool) -> None:
+    """Refuse options that have no meaning for data without texts and columns, or for losses."""
+    what = "Losses" if isinstance(data, Losses) else f"data of type {type(data).__name__}"
+    if checks.one_of("decimal", decimal, (".", ",")) != ".":
+        refuse_decimal(what)
+    if named.options:
+        key, name = next(iter(named.options.items()))
+        raise ValueError(f"{key} must name a column of a frame or a file, but got {key}={name!r} for {what}")
+    if isinstance(data, Losses) and reward:
+        raise ValueError(
+            "reward must be for numbers that are rewards, but got reward=True for Losses, which are losses already; "
+            "pass reward=True where the numbers are read"
+        )
+
+
+def _of_an_array(
+    data: Any, arms: tuple[str, ...] | None, *, refuse: bool, reward: bool
+) -> tuple[Table, tuple[str, ...], str, dict[str, Any]]:
+    """Return the table in an array, in nested lists or in Losses, its arms, and what is known about it."""
+    if isinstance(data, Losses):
+        return data.table.copy(), data.arms if arms is None else arms, data.source, dict(data.provenance)
+    table = _as_floats(data, arms, refuse=refuse)
+    if table.ndim != 2:
+        raise ValueError(f"losses must be a table of rounds × arms, but got {table.ndim} dimension(s)")
+    n_rounds, n_arms = table.shape
+    if n_rounds == 0 or n_arms == 0:
+        raise ValueError(f"losses must have at least one round and one arm, but got {n_rounds} rounds of {n_arms} arms")
+    names = tuple(str(k) for k in range(n_arms)) if arms is None else arms
+    return table, names, type(data).__name__, {"reward": True} if reward else {}
+
+
+def _without(table: Table, arms: tuple[str, ...], drop: Sequence[str]) -> tuple[Table, tuple[str, ...]]:
+    """Return an array and its arms without some of them."""
+    if not drop:
+        return table, arms
+    if unknown := next((name for name in drop if name not in arms), None):
+        raise ValueError(f"drop must name arms, but got {unknown!r}; the arms are {listed(arms)}")
+    left = [at for at, name in enumerate(arms) if name not in drop]
+    if not left:
+        raise ValueError("some arm must be left, but drop names all of them")
+    return np.ascontiguousarray(table[:, left]), tuple(arms[at] for at in left)

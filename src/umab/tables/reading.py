@@ -1,4 +1,4 @@
-"""Reading files of losses: the names and numbers in them, or the row, column and line of a mistake.
+"""Reading tables: the columns of a file or of a frame, as a sheet.
 
 Polars reads a file and turns all its cells into numbers at once. Only when that fails is the file read again, line by
 line, to say where and why.
@@ -10,21 +10,18 @@ import codecs
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import numpy as np
-
+from umab._support import checks
 from umab._support.extras import extra
 from umab._support.files import check_readable
 from umab.tables.cells import PLAIN_NUMBERS, is_decimal
-from umab.tables.long import key_columns, long_columns, pivot
-from umab.tables.missing import Missing, without_gaps
-from umab.tables.sheet import Sheet, Table, check_names, records, unreadable
-from umab.tables.suspicion import check_counting, check_header, nameless, why_total
-from umab.tables.units import unit_of
+from umab.tables.columns import Texts
+from umab.tables.frames import is_frame, sheet_of_frame
+from umab.tables.sheet import Sheet, check_names, records, unreadable
+from umab.tables.suspicion import nameless
 from umab.tables.wording import IN_PYTHON, Wording
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -34,109 +31,33 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 """What may separate cells: the first of these that is in the first line, as names may contain the others."""
 
 
-class Read(NamedTuple):
-    """What a file of losses holds."""
+def read(data: Any, wording: Wording = IN_PYTHON, decimal: str = ".") -> Sheet:
+    """Return the cells of a frame, or of the file at a path: at least one row, and distinct names.
 
-    arms: tuple[str, ...]
-    table: Table
-    """The losses; nan for an arm that is away."""
-    set_aside: tuple[str, ...]
-    """The columns of dates, which are not arms."""
-    unit: str | None
-    """What a round is, such as an hour, if dates say so."""
-    n_missing: int
-    """How many losses were missing."""
-    n_left_out: int
-    """How many rounds were left out for that."""
-
-
-def read_arms(
-    path: Path,
-    *,
-    reward: bool,
-    drop: Sequence[str],
-    allow: bool,
-    missing: Missing = "refuse",
-    wording: Wording = IN_PYTHON,
-) -> Read:
-    """Return the arms and losses of a wide or long table.
-
-    Refuse what looks suspicious, unless `allow`, and missing cells, unless `missing` says what they mean.
+    Only the first column may have an empty name, as the index of a pandas frame does in a file.
     """
-    sheet = replace(read(path, wording), gaps=missing != "refuse", reward=reward)
-    if sheet.content and not allow:
-        check_header(sheet)
-    for name in drop:
-        if name not in sheet.names:
-            known = ", ".join(map(repr, sheet.names))
-            raise ValueError(f"drop must name columns of the file, but got {name!r}; the columns are {known}")
-    kept = sheet.select([at for at, name in enumerate(sheet.names) if name not in drop])
-    keys = key_columns(kept.names, reward=reward)  # these may well be dates
-    dates = [name for at, name in enumerate(kept.names) if name not in keys and kept.holds_dates(at)]
-    not_arms = [at for at, name in enumerate(sheet.names) if name in dates or (name in drop and sheet.holds_dates(at))]
-    kept = kept.select([at for at, name in enumerate(kept.names) if name not in dates])
-    columns = long_columns(kept, reward=reward)
-    if columns is None:
-        advice = (
-            "; columns are separated by commas, semicolons or tabs, in a .tsv file by tabs" if sheet.content else ""
+    checks.one_of("decimal", decimal, (".", ","))
+    sheet = sheet_of_frame(data) if is_frame(data) else _read_file(Path(data), decimal)
+    if decimal != "." and not sheet.content:
+        refuse_decimal(sheet.kind if sheet.path is None else f"the Parquet file {sheet.origin}")
+    if sheet.n_rows == 0 or not sheet.names:
+        raise ValueError(
+            "losses must have at least one round and one arm, but got "
+            f"{sheet.n_rows} rounds of {len(sheet.names)} arms from {sheet.origin}"
         )
-        _check_choice(path, kept.names, advice)
-        arms, table = kept.names, kept.numbers()
-        rounds, labels = None, [str(cell) for cell in sheet.cells.row(-1)]
-        units = [unit_of(sheet.times(at)) for at in not_arms]
-    else:
-        arms, rounds, table = pivot(kept, *columns)
-        _check_choice(path, arms)
-        labels, units = rounds[-1:], [unit_of(rounds)]
+    return replace(sheet, wording=wording)
 
-    def where(row: int) -> str:
-        return sheet.where(row) if rounds is None else f"round {rounds[row]!r}"
 
-    if missing == "away":
-        _check_rounds(path, table, where)
-    if not allow:
-        if columns is None:
-            check_counting(kept, table)
-        why = why_total(table, labels)
-        if why:
-            raise ValueError(
-                f"the last row must be a round, but {where(len(table) - 1)} {why}; if it is a total, delete it; if "
-                f"not, {wording.allow}"
-            )
-    n_rounds, gaps = len(table), np.isnan(table)
-    if gaps.any() and missing != "away":
-        table, _ = without_gaps(table, gaps, missing)
-    return Read(
-        arms,
-        0.0 - table if reward else table,  # not -table: a reward of 0 is a loss of 0, and not of -0
-        tuple(dates),
-        unit=next(filter(None, units), None),
-        n_missing=int(gaps.sum()),
-        n_left_out=n_rounds - len(table),
+def refuse_decimal(what: str) -> None:
+    """Refuse a decimal sign for data that has numbers, and not texts."""
+    raise ValueError(
+        f"decimal must be for a file of text, but got decimal=',' for {what}; if a column of it holds texts, convert "
+        "them where the file is read (pandas: read_csv(..., decimal=','); polars: read_csv(..., decimal_comma=True))"
     )
 
 
-def _check_choice(path: Path, arms: Sequence[str], advice: str = "") -> None:
-    if len(arms) < 2:
-        got = "".join(f": {name!r}" for name in arms)
-        raise ValueError(f"a choice needs at least two arms, but got {len(arms)} from {str(path)!r}{got}{advice}")
-
-
-def _check_rounds(path: Path, table: Table, where: Callable[[int], str]) -> None:
-    """Refuse a round without any arm, and a table in which there is never a choice."""
-    n_there = np.isfinite(table).sum(axis=1)
-    if n_there.min() == 0:
-        raise ValueError(
-            f"every round must have an arm that is there, but {where(int(n_there.argmin()))} has none; delete it"
-        )
-    if n_there.max() < 2:
-        raise ValueError(
-            f"a choice needs at least two arms, but no round of {str(path)!r} has more than one that is there"
-        )
-
-
-def read(path: Path, wording: Wording = IN_PYTHON) -> Sheet:
-    """Return the cells of a CSV, TSV or Parquet file: at least one row, all of one length, and distinct names."""
+def _read_file(path: Path, decimal: str) -> Sheet:
+    """Return the cells of a CSV, TSV or Parquet file."""
     ending = next((each for each in ENDINGS if path.name.lower().endswith(each)), None)
     if ending is None:
         *most, last = ENDINGS
@@ -145,27 +66,15 @@ def read(path: Path, wording: Wording = IN_PYTHON) -> Sheet:
     with extra("data", "reading files of losses"):
         import polars
     try:
-        sheet = _read_parquet(path) if ending == ".parquet" else _read_text(path, ending)
+        if ending == ".parquet":
+            return replace(sheet_of_frame(polars.read_parquet(path, glob=False)), path=path)
+        return _read_text(path, ending, decimal)
     except polars.exceptions.PolarsError as error:
         # The first line says what is wrong; the rest is advice on arguments that users of this package cannot pass.
         raise unreadable(path, str(error).splitlines()[0]) from None
-    if sheet.cells.height == 0:
-        raise ValueError(
-            "losses must have at least one round and one arm, but got "
-            f"0 rounds of {len(sheet.names)} arms from {str(path)!r}"
-        )
-    return replace(sheet, wording=wording)
 
 
-def _read_parquet(path: Path) -> Sheet:
-    import polars
-
-    cells = polars.read_parquet(path, glob=False)
-    check_names(cells.columns)
-    return Sheet(path, tuple(cells.columns), cells)
-
-
-def _read_text(path: Path, ending: str) -> Sheet:
+def _read_text(path: Path, ending: str, decimal: str) -> Sheet:
     import polars
 
     content = _content(path)
@@ -176,30 +85,29 @@ def _read_text(path: Path, ending: str) -> Sheet:
     # A name in quotes may contain delimiters and newlines.
     head = re.match(rb'("[^"]*"|[^"\n])*', content)
     unquoted = re.sub('"[^"]*"', "", head[0].decode() if head else "")
-    delimiter = "\t" if ending.startswith(".tsv") else next((each for each in DELIMITERS if each in unquoted), ",")
+    usual = sorted(DELIMITERS, key=decimal.__eq__)  # what is in the numbers is the last to separate them
+    delimiter = "\t" if ending.startswith(".tsv") else next((each for each in usual if each in unquoted), ",")
     _, cells = next(records(path, content, delimiter))
     names = tuple(name.strip() for name in cells)
     if all(is_decimal(name) for name in names):
         raise ValueError(nameless(path, names))
-    check_names(names)
-    sheet = Sheet(path, names, polars.DataFrame(), content, delimiter)
+    check_names(names, nameless=1)
+    sheet = Sheet(path, names, (), 0, content=content, delimiter=delimiter, decimal=decimal)
     n_lines = 1 + sum(name.count("\n") for name in cells)
     body = b"".join(content.split(b"\n", n_lines)[n_lines:])
     # By position, because polars would rename the second of two columns with the same name.
     schema = {str(column): polars.String() for column in range(len(names))}
     try:
-        sheet = replace(
-            sheet,
-            cells=polars.read_csv(body, has_header=False, separator=delimiter, schema=schema, raise_if_empty=False),
-        )
+        frame = polars.read_csv(body, has_header=False, separator=delimiter, schema=schema, raise_if_empty=False)
     except polars.exceptions.PolarsError:
         _check_rows(sheet, quotes=False)
         raise
     # Polars fills up a row that is too short, drops a surplus empty cell, and accepts stray quotes.
-    n_delimiters = sheet.cells.height * (len(names) - 1)
-    if b'"' in body or body.count(delimiter.encode()) != n_delimiters or any(sheet.cells.null_count().row(0)):
+    n_delimiters = frame.height * (len(names) - 1)
+    if b'"' in body or body.count(delimiter.encode()) != n_delimiters or any(frame.null_count().row(0)):
         _check_rows(sheet, quotes=True)
-    return sheet
+    columns = tuple(Texts(series, decimal) for series in frame.get_columns())
+    return replace(sheet, columns=columns, n_rows=frame.height)
 
 
 def _content(path: Path) -> bytes:
@@ -238,7 +146,10 @@ def _check_rows(sheet: Sheet, *, quotes: bool) -> None:
             if len(cells) < wanted:
                 what, advice = f"none for {sheet.names[len(cells)]!r}", "complete the row, or delete it"
             else:
-                what, advice = f"{cells[wanted]!r} has no name", PLAIN_NUMBERS
+                what, advice = f"{cells[wanted]!r} has no name", PLAIN_NUMBERS[sheet.decimal]
+                if sheet.delimiter == ",":
+                    commas = f"put semicolons between the cells, and {sheet.decimal_commas}"
+                    advice = f"{advice}; if numbers have decimal commas, {commas}"
             raise ValueError(
                 f"every row must have {wanted} cells, separated by {DELIMITERS[sheet.delimiter]} as the names are, "
                 f"but {where} has {len(cells)}: {what}; {advice}"

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from umab.tables.cells import is_decimal, is_total, is_value
-from umab.tables.sheet import Sheet, Table
+from umab.tables.columns import Table
+from umab.tables.sheet import Sheet
 
 LEAST_ROWS = 4
 """Fewer rows may well count up, or add up to the next one, by chance."""
@@ -19,8 +20,15 @@ def check_header(sheet: Sheet) -> None:
     """Refuse names that look like the first round of a file without names."""
     names = sheet.names
     counted = any(names == tuple(str(start + at) for at in range(len(names))) for start in (0, 1))
-    if any(map(is_decimal, names)) or (all(map(is_value, names)) and not counted):
-        raise ValueError(f"{nameless(sheet.path, names)}; if these are names, {sheet.wording.allow}")
+    if sheet.path is not None and sheet.content:
+        if any(map(is_decimal, names)) or (all(map(is_value, names)) and not counted):
+            raise ValueError(f"{nameless(sheet.path, names)}; if these are names, {sheet.wording.allow}")
+    elif sheet.named_in_text and any(map(is_decimal, names)):  # names such as 7 and 12 are likely to be meant
+        raise ValueError(
+            f"the names of the columns must name the arms, but they are numbers in {sheet.origin}: "
+            f"{', '.join(names[:3])}; if they were the first line of a file without names, read it without a header; "
+            f"if these are names, {sheet.wording.allow}"
+        )
 
 
 def nameless(path: Path, names: Sequence[str]) -> str:

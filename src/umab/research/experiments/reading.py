@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from umab import datasets
 from umab._support import checks
 from umab.datasets.suite_tables import entries
-from umab.tables.losses import Losses, read_file
+from umab.tables.losses import Losses
+from umab.tables.losses import losses_of as table_of
 from umab.tables.missing import as_missing
 from umab.tables.wording import IN_A_FILE
 
@@ -43,9 +44,13 @@ def data_of(data: Any, folder: Path) -> dict[str, Any]:
             "data must be the path of a file, or a table like {name = 'stocks'}, {suite = 'outliers'} or "
             f"{{file = 'losses.csv'}}, but got {data!r}"
         )
-    refuse_unknown(data, ("file", "reward", "drop", "suspicious", "missing"), where=" in data")
-    if not isinstance(data.get("reward", False), bool):
-        raise TypeError(f"reward must be true or false, but got {data['reward']!r}")
+    names = ("round", "arm", "loss")
+    refuse_unknown(data, ("file", "reward", "drop", "suspicious", "missing", "decimal", *names), where=" in data")
+    if not isinstance(data.get("reward", False), bool | str):
+        raise TypeError(f"reward must be true, false or the name of a column, but got {data['reward']!r}")
+    for name in names:
+        as_text(name, data.get(name, ""))
+    checks.one_of("decimal", data.get("decimal", "."), (".", ","))
     drop = [as_text("drop", name) for name in as_list("drop", data.get("drop", []))]
     checks.one_of("suspicious", data.get("suspicious", "refuse"), ("refuse", "allow"))
     as_missing(data.get("missing", "refuse"))
@@ -56,7 +61,7 @@ def losses_of(data: Mapping[str, Any], real: bool | None = None, seed: int | Non
     """Return the losses; `real` as for `umab.datasets.load`, and `seed` for a data set that is drawn at random."""
     parameters = dict(data)
     if "file" in parameters:
-        return read_file(parameters.pop("file"), IN_A_FILE, **parameters)
+        return table_of(parameters.pop("file"), IN_A_FILE, **parameters)
     if "suite" in parameters:
         name = parameters["suite"]
         chosen = parameters.get("seed", 0) if seed is None else seed
