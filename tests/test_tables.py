@@ -283,7 +283,7 @@ def test_a_first_column_that_counts_the_rows_is_set_aside(tmp_path: Path, capsys
 def test_decimal_commas(name: str, text: str, tmp_path: Path) -> None:
     path = written(tmp_path, text, name)
     for read in (umab.Losses.read, umab.Losses.of):
-        assert read(path, decimal=",").table.tolist() == [[1.5, -2.25], [300.0, 0.5]]  # type: ignore[operator]
+        assert read(path, decimal=",").table.tolist() == [[1.5, -2.25], [300.0, 0.5]]
 
 
 def test_commas_in_names_do_not_separate_cells_if_they_are_decimal_commas(tmp_path: Path) -> None:
@@ -331,9 +331,11 @@ def test_a_log_may_have_decimal_commas(tmp_path: Path, capsys: pytest.CaptureFix
 
 # Long tables whose columns have other names.
 
-SERVICES = "date,service,region,ms\n" + "".join(
-    f"2026-01-0{day},{name},{region},{day}{at}\n" for day in (1, 2) for at, (name, region) in enumerate(("xp", "yq"))
-)
+SERVICES = (
+    "date,service,region,ms\n"
+    "2026-01-01,x,p,10\n2026-01-01,y,q,11\n"
+    "2026-01-02,x,p,20\n2026-01-02,y,q,21\n"
+)  # fmt: skip
 LATENCIES = [[10.0, 11.0], [20.0, 21.0]]
 
 

@@ -15,15 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks, display
+from umab.tables import columns
 from umab.tables.cells import is_missing, listed
 from umab.tables.checking import checked
-from umab.tables.columns import Mask, Table
 from umab.tables.frames import is_frame
 from umab.tables.missing import Missing, as_missing, ways_out, without_gaps
 from umab.tables.reading import read, refuse_decimal
 from umab.tables.roles import Named
 from umab.tables.sheet import check_names
 from umab.tables.wording import IN_PYTHON, Wording
+
+Table = columns.Table
+Mask = columns.Mask
 
 
 class TableWarning(UserWarning):
@@ -226,7 +229,7 @@ class Losses:
         content.update(np.ascontiguousarray(self.table, dtype="<f8").data)
         return content.hexdigest()
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return the table, read-only unless it is copied."""
         return np.array(self.table, dtype=dtype, copy=copy)
 

@@ -76,7 +76,7 @@ class Sheet:
 
     def select(self, columns: Sequence[int]) -> Sheet:
         """Return the sheet with these columns only."""
-        names, found = (tuple(each[at] for at in columns) for each in (self.names, self.columns))
+        names, found = tuple(self.names[at] for at in columns), tuple(self.columns[at] for at in columns)
         return replace(self, names=names, columns=found)
 
     def without(self, names: Sequence[str]) -> Sheet:
