@@ -38,10 +38,14 @@ class TableOptions(TypedDict, total=False):
     """How to read the table, as `umab.Losses.of` takes it."""
 
     arms: Iterable[str]
-    reward: bool
+    reward: bool | str
     drop: list[str] | tuple[str, ...]
     suspicious: Literal["refuse", "allow"]
     missing: Missing
+    decimal: Literal[".", ","]
+    round: str | None
+    arm: str | None
+    loss: str | None
     eligible: Any
 
 
