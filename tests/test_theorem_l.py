@@ -323,8 +323,8 @@ def pool(times: Array, arms: Any, n_workers: int, never: int | None = None) -> P
 def test_a_pool_of_workers_by_exact_enumeration(n_workers: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     n_rounds, n_arms = (7, 2) if seed % 2 else (5, 3)
-    losses = random.exponential(size=(n_rounds, n_arms)) * 2.0 ** random.integers(-3, 3, size=(n_rounds, n_arms))
-    times = losses if seed < 2 else random.exponential(size=losses.shape)  # run times are the losses, or not
+    losses: Array = random.exponential(size=(n_rounds, n_arms)) * 2.0 ** random.integers(-3, 3, size=(n_rounds, n_arms))
+    times: Array = losses if seed < 2 else random.exponential(size=losses.shape)  # run times are the losses, or not
     arms = np.array(list(itertools.product(range(n_arms), repeat=n_rounds)))
     policy, high = umab.UMABS(), losses.max(axis=1)
     delays = pool(times, arms, n_workers).delays
@@ -461,6 +461,7 @@ def test_delays_that_depend_on_the_arm_are_covered_for_losses_that_are_never_neg
     found = bound("umab-s", losses, delays=delays)
     assert found.source.endswith(", and delays that depend on the arm")
     longest = bound("umab-s", losses, delays=delays.max(axis=1))  # in every round the same for all arms
+    assert found.repaired is not None and longest.repaired is not None
     assert found.repaired > 1.02 * longest.repaired and not longest.source.endswith("arm")
     assert bound("umab-s", losses, delays=np.repeat(delays.max(axis=1)[:, None], 3, axis=1)) == longest
     certified = certify("umab-s", losses, delays=delays, n_trials=4)
