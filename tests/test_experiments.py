@@ -101,7 +101,7 @@ claims = []
     drawn = there.curves(losses)
     free = {name for name in umab.policies() if umab.policy(name).scale_free and name != "umab-nn"}
     assert drawn.keys() == {"umab-g-a", "umab-g-a:rate=4", "uniform"} | free  # some losses are below 0
-    assert drawn["umab-g-a:rate=4"] == "umab-g-a:rate=4" and drawn["scb"] == "scb"
+    assert drawn["umab-g-a:rate=4"] == umab.policy("umab-g-a:rate=4") and drawn["scb"] == umab.policy("scb")
     assert "umab-nn" in there.curves(umab.Losses.of(np.abs(TABLE)))
 
 

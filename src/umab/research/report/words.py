@@ -245,7 +245,7 @@ def regrets(run: Run, allowed: int | None = None) -> str:
 
     With `allowed`, there is also a column for the regret against the best sequence with at most so many switches.
     """
-    parts = []
+    parts: list[str] = []
     for outcome in run.outcomes:
         stand_in = ", stand-in data" if outcome.stand_in else ""
         name = outcome.setting.name if len(outcome.experiment.settings) > 1 else ""
