@@ -265,6 +265,7 @@ def test_the_readme_has_the_verdicts_of_the_page_on_the_paper() -> None:
     assert len(rows) == len(paper())
     readme = (ROOT / "README.md").read_text()
     assert re.findall(r"^\| (Figure \w+) (\|.+\|)$", readme, re.MULTILINE) == rows
+    assert "The competitors are the published algorithms in both columns." in readme
 
 
 def test_the_page_on_experiments_shows_the_first_line_of_compare(

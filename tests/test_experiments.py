@@ -250,6 +250,9 @@ def test_the_six_experiments_of_the_paper() -> None:
         assert (printed.name, figure.name, experiment.n_trials) == ("printed", "figure", 500)
         assert {"umab-g", "umab-g-a", *rivals, "uniform"} <= printed.policies.keys() == figure.policies.keys()
         assert all(name == text for name, text in printed.policies.items())
+        # As the README says: Figures 1b, 1c and 2c have other data, and the competitors are as published in both.
+        assert (printed.data != figure.data) == (id in ("sales", "selection", "nonadaptive"))
+        assert all(figure.policies[name] == name for name in figure.policies if not name.startswith("umab-g"))
         assert (
             figure.policies["umab-g"] == "umab-g:rate=4,horizon=1200"
             and figure.policies["umab-g-a"] == "umab-g-a:rate=4"
