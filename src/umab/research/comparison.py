@@ -281,8 +281,8 @@ def compare(
     >>> import numpy as np, umab
     >>> losses = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(500, 3))
     >>> found = umab.compare(losses, policies=["recommended", "uniform"], n_trials=20, arms=["a", "b", "c"])
-    >>> found.best, found.regret["uniform"].mean.round()
-    ('recommended', 666.0)
+    >>> found.best, round(found.regret["uniform"].mean)
+    ('recommended', 702)
     >>> print(found.code)
     # no policy has a smaller expected regret here, as far as these trials can tell
     learner = umab.Learner(umab.recommended(), arms=['a', 'b', 'c'])
