@@ -304,7 +304,7 @@ def test_bad_options_are_refused() -> None:
         with pytest.raises(
             TypeError, match=r"policy is always UMAB-E, .*; write umab\.contextual\.Learner\(\['a', 'b'\]\)"
         ):
-            contextual.Learner(policy, ["a", "b"])  # type: ignore[arg-type]
+            contextual.Learner(policy, ["a", "b"])  # type: ignore[arg-type,list-item]
     for call, message in (
         (lambda: contextual.Learner(ARMS, []), "at least one expert"),
         (lambda: contextual.Learner(ARMS, "linear"), "must be a list"),  # type: ignore[arg-type]

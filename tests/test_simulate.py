@@ -400,7 +400,7 @@ def test_losses_in_place_of_the_policy_are_told_where_they_belong() -> None:
     for losses in (LOSSES, LOSSES.tolist(), umab.Losses.of(LOSSES), "losses.csv"):
         for policy in ("umab-w", umab.UMABW()):
             with pytest.raises(TypeError, match=r"the policy .*umab\.simulate\(umab\.recommended\(\), losses\)"):
-                umab.simulate(losses, policy)  # type: ignore[arg-type,call-overload]
+                umab.simulate(losses, policy)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"the policy, as in umab\.simulate\(umab\.recommended\(\), losses\)"):
         umab.simulate(LOSSES)  # type: ignore[call-overload]
 
