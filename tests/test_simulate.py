@@ -69,10 +69,8 @@ def test_expected_regret_is_that_of_the_distributions() -> None:
     ids=["plain", "all losses seen", "late", "late by chance", "away", "advised"],
 )
 def test_expected_regret_is_the_default_and_changes_no_draw(policy: str, options: dict[str, Any]) -> None:
-    usual, expected, sampled = (
-        umab.simulate(policy, LOSSES, n_trials=40, **options, **kind)
-        for kind in ({}, {"expected": True}, {"expected": False})
-    )
+    kinds: tuple[dict[str, Any], ...] = ({}, {"expected": True}, {"expected": False})
+    usual, expected, sampled = (umab.simulate(policy, LOSSES, n_trials=40, **(options | kind)) for kind in kinds)
     assert (usual.kind, sampled.kind) == ("expected", "sampled")
     assert "expected regret" in repr(usual) and "sampled regret" in repr(sampled)
     assert same_bits(usual.regret, expected.regret) and same_bits(usual.sampled_regret, sampled.regret)

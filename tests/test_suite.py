@@ -26,6 +26,7 @@ from umab.research.experiments.contest import (
     Standings,
     competitors,
     contest,
+    estimate,
 )
 from umab.research.experiments.runner import Summary
 from umab.research.report import suite_page, words
@@ -253,6 +254,14 @@ def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert sorted(path.name for path in (out / "figures").iterdir()) == [
         f"{half}.{ending}" for half in ("development", "validation") for ending in ("pdf", "png", "svg")
     ]
+
+
+@pytest.mark.usefixtures("small")
+def test_equal_trials_have_no_error_however_they_are_resampled() -> None:
+    """Choosing at random has the same expected regret in every trial."""
+    _, validation = contest(n_trials=7, seed=3)
+    assert validation.mean(AT_RANDOM) == (1.0, 0.0) and validation.mean("umab-nn").se > 0.0
+    assert estimate(np.array(0.1), np.full(1000, 0.1)) == (0.1, 0.0)
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "suite.md"

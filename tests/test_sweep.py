@@ -767,7 +767,12 @@ def test_a_local_cluster_of_dask_has_an_end(
 ) -> None:
     opened: list[Any] = []
     local_cluster = distributed.LocalCluster
-    monkeypatch.setattr(distributed, "LocalCluster", lambda **given: opened.append(local_cluster(**given)) or opened[0])
+
+    def open_one(**options: Any) -> Any:
+        opened.append(local_cluster(**options))
+        return opened[0]
+
+    monkeypatch.setattr(distributed, "LocalCluster", open_one)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: has_page or None)
     with cluster.crew("dask", idle=True) as crew:
         assert crew.started == "" and crew.n_workers >= 1 and opened == []
@@ -917,6 +922,13 @@ def test_a_report_can_be_drawn_while_a_sweep_runs(folder: Path, capsys: Any) -> 
     assert len(parts.done(folder / "sweep-quick")) == 5
 
 
+def test_pooled_seeds_that_agree_have_no_error() -> None:
+    row = {"n_trials": 3, "final_regret": [0.1] * 3, "round": [1, 2], "mean_curve": [0.3, 0.1], "sd_curve": [0.0, 0.0]}
+    pooled = Pooled.of([row] * 7)
+    assert (pooled.final.mean, pooled.final.se) == (0.1, 0.0)
+    assert pooled.mean.tolist() == [0.3, 0.1] and pooled.se.tolist() == [0.0, 0.0]
+
+
 # Ray.
 
 
@@ -929,8 +941,12 @@ def test_without_an_address_ray_starts_a_local_cluster_that_has_an_end(
     """With a stand-in for Ray, which is not installed everywhere."""
     called: list[Any] = []
     ray, bridge = ModuleType("ray"), ModuleType("ray.util.joblib")
-    ready = SimpleNamespace(dashboard_url=page)
-    ray.init = lambda **options: called.append(options) or ready  # type: ignore[attr-defined]
+
+    def init(**options: Any) -> SimpleNamespace:
+        called.append(options)
+        return SimpleNamespace(dashboard_url=page)
+
+    ray.init = init  # type: ignore[attr-defined]
     ray.shutdown = lambda: called.append("closed")  # type: ignore[attr-defined]
     ray.cluster_resources = lambda: {"CPU": 3.0}  # type: ignore[attr-defined]
     bridge.register_ray = lambda: joblib.register_parallel_backend("ray", SequentialBackend)  # type: ignore[attr-defined]
