@@ -162,8 +162,7 @@ class Page:
         if self.in_full and (words[1] != "examples" or "--from-recorded" in words):
             few = ["--rounds", "50", "--out", "few"]  # the second of two options of one name counts
             few = [] if {"--rounds", "--from-recorded"} & set(words) else few
-            where = {**os.environ, "PYTHONPATH": str(ROOT)}  # the demonstrations are copies here, what they use is not
-            subprocess.run([sys.executable, *words, *few], env=where, check=True)
+            subprocess.run([sys.executable, *words, *few], check=True)
 
     def umab(self, words: list[str]) -> None:
         options = cli._parser().parse_args(words)
@@ -185,7 +184,8 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
     known = dict(DATASETS)
-    shutil.copytree(ROOT / "examples", "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("examples", "benchmarks"):  # which know where the pages are from where they are themselves
+        shutil.copytree(ROOT / name, name, ignore=shutil.ignore_patterns("__pycache__"))
     Path("docs/examples").mkdir(parents=True)
     random = np.random.default_rng(0)
     for name in ("latencies", "losses"):
