@@ -196,6 +196,14 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     sold = random.exponential([90.0, 80.0], (60, 2))
     rows = [f"{date},{north:.2f},{south:.2f}" for date, (north, south) in zip(dates, sold, strict=True)]
     Path("sales.csv").write_text("\n".join(["date,north,south", *rows, ""]))
+    commas = "".join(f"{north:.2f};{south:.2f}\n".replace(".", ",") for north, south in sold)
+    Path("measured.csv").write_text(f"north;south\n{commas}")
+    took = [
+        (date, name, ms) for date, both in zip(dates, sold, strict=True) for name, ms in zip("xy", both, strict=True)
+    ]
+    Path("services.csv").write_text("date,service,ms\n" + "".join(f"{date},{name},{ms}\n" for date, name, ms in took))
+    drawn = "".join(f"{name},0.5,{ms}\n" for _, name, ms in took)
+    Path("decisions.csv").write_text(f"service,propensity,ms\n{drawn}")
     yield tmp_path
     DATASETS.clear()
     DATASETS.update(known)

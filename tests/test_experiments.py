@@ -121,7 +121,7 @@ claims = []
         ({"trials": "0"}, "at least 1, .*trials=0"),
         ({"seed": '"x"'}, "whole number, .*seed='x'"),
         ({"data": "3"}, "data .*{name = 'stocks'}, .*{file = 'losses.csv'}, .*3"),
-        ({"data": '{file = "losses.csv", reward = 1}'}, "reward .*true or false, .*1"),
+        ({"data": '{file = "losses.csv", reward = 1}'}, "reward .*true, false or the name of a column, .*1"),
         ({"data": '{file = "losses.csv", drop = "a"}'}, "drop .*list, .*'a'"),
         ({"data": '{file = "losses.csv", rewards = true}'}, "'rewards' in data; did you mean 'reward'?"),
         ({"data": '{file = "losses.csv", suspicious = "yes"}'}, "'refuse', 'allow'.*suspicious='yes'"),

@@ -103,10 +103,8 @@ def test_the_answer_says_who_was_best_and_how_sure_that_is() -> None:
     assert "uniform has the largest expected regret" in text
     same = words.answer(compared(np.ones((50, 2)), "umab-g", "ahb", "uniform"))
     assert "no policy can be distinguished from choosing at random" in same.partition(":")[0]
-    assert (
-        "smallest expected regret (pseudo-regret) belongs to umab-g and ahb." in same
-        and "would have done best" not in same
-    )
+    assert "smallest expected regret (pseudo-regret) belongs to umab-g and ahb." in same
+    assert "would have done best" not in same
     assert words.answer(compared(table[:50], "uniform")).startswith("Only choosing at random was run: 50 rounds")
     assert words.answer(compared(table[:50], "adahedge")).startswith("On these losses adahedge would have done best")
     tied = words.answer(compared(table[:5], "uniform", "umab-g"))

@@ -926,7 +926,8 @@ def test_pooled_seeds_that_agree_have_no_error() -> None:
     row = {"n_trials": 3, "final_regret": [0.1] * 3, "round": [1, 2], "mean_curve": [0.3, 0.1], "sd_curve": [0.0, 0.0]}
     pooled = Pooled.of([row] * 7)
     assert (pooled.final.mean, pooled.final.se) == (0.1, 0.0)
-    assert pooled.mean.tolist() == [0.3, 0.1] and pooled.se.tolist() == [0.0, 0.0]
+    mean, spread = pooled[2:4]
+    assert mean.tolist() == [0.3, 0.1] and spread.tolist() == [0.0, 0.0]
 
 
 # Ray.
