@@ -111,7 +111,7 @@ def test_policies_are_names_or_policies_even_unregistered_ones() -> None:
     class Mine(umab.Uniform):
         pass
 
-    found = umab.compare(FRAME, policies=[Mine(), umab.UMABG(rate=4.0), "uniform"], n_trials=3)
+    found = umab.compare(FRAME, policies=[Mine(), umab.UMABGA(rate=4.0), "uniform"], n_trials=3)
     assert list(found.results) == [Mine().name, "umab-g-a:rate=4", "uniform"]
     assert found.results[Mine().name].final_regret.tolist() == found.results["uniform"].final_regret.tolist()
     assert list(umab.compare(FRAME, policies=umab.UMABNN(), n_trials=3).results) == ["umab-nn"]

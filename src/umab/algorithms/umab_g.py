@@ -59,10 +59,9 @@ class ExtraExploration(Policy):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if self.exploration not in self.explorations and self.exploration in tuple(_CODES):
+        if checks.one_of("exploration", self.exploration, tuple(_CODES)) not in self.explorations:
             rule = f"exploration must be one of {', '.join(map(repr, self.explorations))} for {type(self).__name__}"
             raise ValueError(f"{rule}, but got exploration={self.exploration!r}; {self.elsewhere} has it")
-        checks.one_of("exploration", self.exploration, self.explorations)
         self._set(
             rate=checks.positive("rate", self.rate),
             initial_scale=checks.positive("initial_scale", self.initial_scale),
