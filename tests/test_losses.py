@@ -325,6 +325,11 @@ def test_arrays_take_rewards_and_drop() -> None:
     assert losses.table.flags.c_contiguous and umab.Losses.of(losses, drop=["x"]).arms == ("z",)
     with pytest.raises(ValueError, match="drop must name arms, but got 'w'; the arms are 'x', 'y', 'z'"):
         umab.Losses.of(TABLE, arms=NAMES, drop=["w"])
+    for unknown in ("", "7"):
+        with pytest.raises(ValueError, match=f"drop must name arms, but got '{unknown}'"):
+            umab.Losses.of(TABLE, drop=[unknown])
+    with pytest.raises(ValueError, match="4 names for 3 columns"):
+        umab.Losses.of(TABLE, arms="abcd", drop=["d"])
     with pytest.raises(ValueError, match="some arm must be left"):
         umab.Losses.of(losses, drop=["x", "z"])
     with pytest.raises(ValueError, match=r"reward=True for Losses, which are losses already"):

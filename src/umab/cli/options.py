@@ -100,7 +100,9 @@ def add_column_options(parser: argparse.ArgumentParser, reward: str) -> None:
         "--decimal",
         choices=(".", ","),
         default=".",
-        help="the decimal sign; with a comma, cells are separated by semicolons or tabs (default: .)",
+        metavar="SIGN",
+        help="the decimal sign, a point or a comma; with a comma, cells are separated by semicolons or tabs "
+        "(default: .)",
     )
 
 

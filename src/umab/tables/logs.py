@@ -180,7 +180,7 @@ def _numbers(sheet: Sheet, at: int, what: str, if_missing: str) -> Table:
     numbers = column.numbers()
     bad = ~np.isfinite(numbers)
     if not bad.any():
-        return numbers
+        return numbers.copy()  # not a view of the frame
     row = int(bad.argmax())
     cell, where = column.cell(row), _where(sheet, row, at)
     text = "" if cell is None else str(cell).strip()

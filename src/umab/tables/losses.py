@@ -387,9 +387,7 @@ def losses_of(
         about |= {"columns": named.options} if named.options else {}
         about |= {"unit": found.unit} if found.unit else {}
         about |= {"missing": missing} if missing != "refuse" else {}
-    n_arms = table.shape[1]
-    if len(names) != n_arms:
-        raise ValueError(f"every column must have one name, but got {len(names)} names for {n_arms} columns")
+    _check_length(table, names)
     check_names(names)
     there = None if eligible is None else _as_mask(eligible, table.shape, names)
     gaps = np.isnan(table) if there is None else np.isnan(table) & there
@@ -442,11 +440,18 @@ def _of_an_array(
     return table, names, type(data).__name__, {"reward": True} if reward else {}
 
 
+def _check_length(table: Table, arms: tuple[str, ...]) -> None:
+    if len(arms) != table.shape[1]:
+        raise ValueError(f"every column must have one name, but got {len(arms)} names for {table.shape[1]} columns")
+
+
 def _without(table: Table, arms: tuple[str, ...], drop: Sequence[str]) -> tuple[Table, tuple[str, ...]]:
     """Return an array and its arms without some of them."""
     if not drop:
         return table, arms
-    if unknown := next((name for name in drop if name not in arms), None):
+    _check_length(table, arms)
+    unknown = next((name for name in drop if name not in arms), None)
+    if unknown is not None:
         raise ValueError(f"drop must name arms, but got {unknown!r}; the arms are {listed(arms)}")
     left = [at for at, name in enumerate(arms) if name not in drop]
     if not left:
