@@ -26,9 +26,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _no_garbage() -> Iterator[None]:
-    """Collect the garbage of each test at its end: a file or socket that it left open is its failure, not another's."""
+    """Collect the garbage of a file of tests at its end: a socket that one of them left open fails no other file."""
     yield
     gc.collect()
 
