@@ -131,6 +131,5 @@ def _run_and_report(
         page = f"\n{write_report(done, place, about, options.certify)}" if place else ""
     note = stand_in_note((outcome.experiment.id for outcome in done.outcomes if outcome.stand_in), options.data)
     note = f"\n{note}\n" if note else ""
-    print(
-        f"{words.regrets(done)}\n{verdicts(done)}{note}{page}"
-    )  # after the report is written: a closed pipe would end this
+    # After the report is written: a closed pipe would end this.
+    print(f"{words.regrets(done)}\n{verdicts(done)}{note}{page}")
