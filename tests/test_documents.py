@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import doctest
 import importlib
 import importlib.util
@@ -318,18 +317,6 @@ CLASSES = sorted({type(umab.policy(name)) for name in umab.policies()}, key=lamb
 @pytest.mark.parametrize("called", [*CLASSES, umab.Learner, umab.simulate, umab.Losses.of, umab.policy])
 def test_what_people_call_has_an_example(called: object) -> None:
     assert doctest.DocTestFinder().find(called)[0].examples
-
-
-@pytest.mark.parametrize("policy", CLASSES)
-def test_a_policy_says_what_it_guarantees_and_where_it_comes_from(policy: type[umab.Policy]) -> None:
-    assert policy.__name__ in umab.__all__
-    text = inspect.getdoc(policy) or ""  # without the indentation, which Python 3.13 does away with itself
-    wanted = ["Guarantee", "Examples"] + ["References"] * (policy is not umab.Uniform)
-    wanted += ["Parameters"] * bool(dataclasses.fields(policy))
-    for section in wanted:
-        assert f"{section}\n{'-' * len(section)}\n" in text, section
-    for field in dataclasses.fields(policy):
-        assert re.search(rf"^([a-z, ]+, )?{field.name}(, [a-z, ]+)?$", text, re.MULTILINE), field.name
 
 
 def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:

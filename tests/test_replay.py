@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from umab.online.ids import Numbers
 BANDITS = {name: policy for name, policy in POLICIES.items() if not policy.full_information}
 TOYS: dict[str, Policy] = {"tickets": ScaleAtDraw(), "history": LastEight(), "nested": TwoMinds()}
 BANDITS |= TOYS
-SAVED = Path(__file__).parent / "saved"
 
 
 @pytest.mark.parametrize("name", BANDITS)
@@ -260,21 +258,6 @@ def test_any_arms_may_follow_any_arms(name: str) -> None:
     for arms, error in (([], ValueError), (["a", "a"], ValueError), ("ab", TypeError)):
         with pytest.raises(error):
             learner.set_arms(arms)
-
-
-def test_ids_of_version_3_are_still_known() -> None:
-    content = json.loads((SAVED / "version-3.json").read_text())["umab-g-a:rate=4"]["saved"]
-    learner = umab.Learner.from_json(json.dumps(content))
-    waiting = umab.Choice(*content["outstanding"][0][:4])
-    assert learner.outstanding == (waiting,) and learner.is_open(waiting)
-    learner.select()
-    learner = umab.Learner.from_json(learner.to_json())  # as version 4
-    learner.update(waiting, 1.0)
-    for again in (waiting, waiting._replace(id=content["first_id"])):
-        with pytest.raises(ClosedChoiceError):
-            learner.update(again, 1.0)
-    with pytest.raises(ForeignChoiceError):
-        learner.update(waiting._replace(id=content["next_id"]), 1.0)
 
 
 @given(numbers=st.lists(st.integers(0, 40), max_size=60), stop=st.integers(0, 30), gaps=st.sets(st.integers(0, 30)))

@@ -7,7 +7,6 @@ from typing import Any
 
 from umab.algorithms.base import Policy
 from umab.algorithms.registry import DEEPEST, look_up, nearest
-from umab.algorithms.umab_g import UMABGA
 from umab.algorithms.wrapper import Wrapper, own_parameters
 
 
@@ -34,9 +33,4 @@ def from_description(about: Any, depth: int = 0) -> Policy:
     if isinstance(found, type):
         make: Any = found
         return make(from_description(about["inner"], depth + 1), **about["parameters"])  # type: ignore[no-any-return]
-    dropped = _WITHOUT_EFFECT.get(type(found), ())
-    return type(found)(**{key: value for key, value in about["parameters"].items() if key not in dropped})
-
-
-_WITHOUT_EFFECT: dict[type[Policy], tuple[str, ...]] = {UMABGA: ("horizon",)}
-"""Parameters that saved files may hold, and that the policies no longer have because they had no effect."""
+    return type(found)(**about["parameters"])

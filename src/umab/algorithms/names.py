@@ -106,16 +106,6 @@ def can_be_named(given: Policy) -> bool:
         return False
 
 
-def parsed(text: str) -> tuple[str, str | None, dict[str, Any]]:
-    """Return the registered name in a text, the policy inside brackets, and the parameters that are given, by name."""
-    name, inner, parameters = _split(text)
-    found, given = look_up(name, text, False), _texts(parameters, text)
-    if isinstance(found, type) or not given:
-        return name, inner, {}
-    read = with_texts(found, given, text).parameters()
-    return name, inner, {key: read[key] for key in given}
-
-
 def with_texts(policy: Policy, values: Mapping[str, str], text: str) -> Policy:
     """Return a policy with parameters that are given as texts, read by the types that it declares.
 

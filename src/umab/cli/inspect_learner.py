@@ -103,18 +103,16 @@ def inspected(path: str, policy: str | None) -> Inspected:
         advice = str(error).replace("Learner.load(path, policy=...)", "--policy MODULE:CLASS")
         raise ValueError(f"cannot load {path!r}: {advice}") from None
     version = read_text(text)["version"]
-    open_choices, ageless = _open(learner, version)
+    open_choices, ageless = _open(learner)
     contents = Contents(learner.maximize, learner.counters(), open_choices)
     return Inspected(path, version, learner.policy.name, contents, ageless, learner.changes(), findings(contents))
 
 
-def _open(learner: Learner, version: int) -> tuple[list[OpenChoice], str]:
+def _open(learner: Learner) -> tuple[list[OpenChoice], str]:
     """Return the open choices, and why their ages are not known, if they are not."""
     known = learner._core.open.values()  # a learner does not show the times of its choices
     now, ageless = time.time(), ""
-    if version == 1:
-        ageless = "version 1 does not hold them"
-    elif any(not _EARLIEST <= drawn_at <= now + _LATEST for *_, drawn_at, _ in known):
+    if any(not _EARLIEST <= drawn_at <= now + _LATEST for *_, drawn_at, _ in known):
         ageless = "the learner has a clock of its own"
     found = [
         OpenChoice(choice.id, choice.arm, None if ageless else max(0.0, now - drawn_at), index is None)

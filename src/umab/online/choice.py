@@ -88,8 +88,8 @@ Open = tuple[Choice, int | None, int | None, float, Buffer | None, float, int]
 
 After the choice come the index of its arm now; the arm whose loss the policy will learn, which `eligible.py` explains,
 and its probability (both indices are None if the arm is gone); the ticket, if the policy has tickets; the time of the
-draw, by the learner's clock; and the number of the draw among all draws of this learner, which is below 0 for draws of
-version 3 and older. It is a plain tuple because one is made in every round.
+draw, by the learner's clock; and the number of the draw among all draws of this learner. It is a
+plain tuple because one is made in every round.
 """
 
 

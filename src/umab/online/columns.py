@@ -52,7 +52,7 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
         "label": list(map(place.__getitem__, arms)),
         "index": indices,
         "probability": probabilities,
-        "end": [_END.get(each[-1], 0) if type(each) is str else 0 for each in ids],
+        "end": [_END.get(each[-1], 0) for each in ids],
         "now": [-1 if each is None else each for each in now],
         "account": [-1 if each is None else each for each in accounts],
         "account_probability": account_probabilities,
@@ -71,7 +71,7 @@ def read(
     saved: Any,
     labels: tuple[Label, ...],
     numbers_of: range,
-    id_of: Callable[[int, str], Any],
+    id_of: Callable[[int, str], str],
     record: Record | None,
     blank: Buffer | None = None,
 ) -> dict[str, Open]:
@@ -111,8 +111,6 @@ def read(
         tickets = [blank.copy() for _ in range(n)]
     elif record is not None:
         size, told = record.size(n_arms), saved.get("tickets", "")
-        if isinstance(told, list):  # of version 3: the fields of each ticket
-            told = _text(np.array([_packed(record, fields) for fields in told], dtype="<f8"))
         table = _array(told, "<f8", n * size, "tickets").reshape(n, size)
         _check("tickets", np.isfinite(table) & (table[:, : len(record.sizes)] == record.sizes).all(axis=1)[:, None])
         tickets = [row.copy() for row in table]
@@ -132,12 +130,6 @@ def read(
             number,
         )
     return found
-
-
-def _packed(record: Record, fields: Any) -> Buffer:
-    if set(fields) != set(record.names):
-        raise ValueError(f"the ticket {fields!r} does not fit the policy")
-    return record.pack_fields(fields)
 
 
 def _text(array: npt.NDArray[Any]) -> str:

@@ -46,8 +46,6 @@ class Core:
     """The first part of the ids of choices."""
     n_drawn: int
     """How many choices have ids with this first part; the next one has this number."""
-    earlier_ids: range
-    """The ids that files of version 3 and older had made."""
     skipped: Numbers
     """Numbers of ids that this learner did not give, because choices with them came back: draws that were lost when a
     process died before it saved."""
@@ -92,7 +90,7 @@ class Core:
         """Return a core that has not drawn or learned yet."""
         core = cls(policy, labels, maximize, clock)
         core._start_from(core.layout.start(policy, len(labels)))
-        core.open, core.absorbed, core.skipped, core.earlier_ids = {}, {}, Numbers(), range(0)
+        core.open, core.absorbed, core.skipped = {}, {}, Numbers()
         core.tallies = [Tally() for _ in labels]
         core._number_from(new_space(), 0)
         core._draw_from(seed)
@@ -115,7 +113,7 @@ class Core:
         The learner that this is a copy of goes on elsewhere, and gets the feedback for its open choices there.
         """
         self.absorbed[self.space] = Numbers.below(self.n_drawn, (number for *_, number in self.open.values()))
-        self.open, self.skipped, self.earlier_ids, self._before = {}, Numbers(), range(0), None
+        self.open, self.skipped, self._before = {}, Numbers(), None
         self._number_from(new_space(), 0)
         if not keep_numbers:
             self._draw_from(seed)
@@ -249,8 +247,6 @@ class Core:
 
     def was_closed(self, identity: Any) -> bool:
         """Whether a choice that is not open was closed here, by a copy of this learner, or learned from elsewhere."""
-        if type(identity) is int:
-            return identity in self.earlier_ids
         place = parsed(identity)
         if place is None:
             return False
@@ -348,7 +344,6 @@ class Core:
                 "space": self.space,
                 "next": self.n_drawn,
                 "skipped": self.skipped.intervals(),
-                "earlier": [self.earlier_ids.start, self.earlier_ids.stop],
                 "absorbed": {space: numbers.intervals() for space, numbers in self.absorbed.items()},
             },
             "counters": [each.saved() for each in self.tallies],
@@ -371,9 +366,8 @@ class Core:
                 checks.true_or_false("seeded", saved["seeded"]),
             )
             core._read_ids(saved["ids"])
-            numbers = range(-len(core.earlier_ids), core.n_drawn)
             blank = None if core.policy.needs_ticket else core._blank_ticket()
-            core.open = columns.read(saved["open"], labels, numbers, core._id_of, core.layout.ticket, blank)
+            core.open = columns.read(saved["open"], labels, range(core.n_drawn), core._id_of, core.layout.ticket, blank)
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):
                 raise ValueError(f"there are {len(core.tallies)} counters for {len(labels)} arms")
@@ -388,13 +382,11 @@ class Core:
         if not isinstance(space, str) or parsed(f"{space}-0") is None:
             raise ValueError(f"the space of ids must be 16 hexadecimal digits, but got {space!r}")
         self._number_from(space, checks.whole("next", ids["next"], least=0, most=2**53))
-        first, stop = ids["earlier"]
-        self.earlier_ids = range(checks.whole("earlier", first, least=0), checks.whole("earlier", stop, least=first))
         self.skipped = Numbers(ids["skipped"])
         self.absorbed = {space: Numbers(intervals) for space, intervals in ids["absorbed"].items()}
         wrong = next((space for space in self.absorbed if parsed(f"{space}-0") is None), None)
         if wrong is not None:
             raise ValueError(f"the space of ids must be 16 hexadecimal digits, but got {wrong!r}")
 
-    def _id_of(self, number: int, end: str) -> str | int:
-        return self.earlier_ids.stop + number if number < 0 else f"{self._id_begins}{number}{end}"
+    def _id_of(self, number: int, end: str) -> str:
+        return f"{self._id_begins}{number}{end}"

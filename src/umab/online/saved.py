@@ -46,8 +46,7 @@ def read_policy(about: Any, given: Policy | None) -> Policy:
             raise TypeError(f"policy must be the one that was saved, {about!r}, but got policy={shown(given)}")
         about = described(known)  # with the parameters of today
     saved, passed = _all_parameters(about), _all_parameters(described(given))
-    # Before version 3 the parameters of an unregistered policy were not saved.
-    if len(saved) != len(passed) or any(a != b for a, b in zip(saved, passed, strict=True) if a is not None):
+    if saved != passed:
         raise ValueError(f"policy must be the one that was saved, {about!r}, but got policy={shown(given)}")
     return given
 
@@ -55,8 +54,7 @@ def read_policy(about: Any, given: Policy | None) -> Policy:
 def _all_parameters(about: Any) -> list[Any]:
     """Return the parameters in the description of a policy, and in the descriptions of the policies inside."""
     inner = about.get("inner")
-    parameters = about["parameters"]
-    as_saved = None if parameters is None else json.loads(json.dumps(parameters, default=repr))
+    as_saved = json.loads(json.dumps(about["parameters"], default=repr))
     return [as_saved, *([] if inner is None else _all_parameters(inner))]
 
 

@@ -109,7 +109,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     >>> bound("umab-g-a:rate=4", [[1.0, 0.0]] * 100)
     Traceback (most recent call last):
         ...
-    umab.errors.NoBoundError: Theorem 2 does not cover umab-g-a:rate=4: its rate must be at most 1/4
+    umab.errors.NoBoundError: Theorem 2 does not cover umab-g-a:rate=4: its rate must be at most 1/4, but got rate=4
     """
     which = as_policy(policy, "umab.theory.bound(umab.recommended(), losses)")
     table = Losses.of(losses)
@@ -201,10 +201,11 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     n, horizon = norms.n_arms, norms.n_rounds
     adaptive = policy.exploration == "adaptive"
     if policy.exploration not in ("adaptive", "fixed"):
-        rule = "its exploration must be 'fixed' or 'adaptive'"
+        rule = f"its exploration must be 'fixed' or 'adaptive', but got exploration={policy.exploration!r}"
         raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: {rule}")
     if policy.rate > 0.25:
-        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: its rate must be at most 1/4")
+        rule = f"its rate must be at most 1/4, but got rate={policy.rate:g}"
+        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: {rule}")
     scale = policy.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
