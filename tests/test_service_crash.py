@@ -9,6 +9,7 @@ import random
 import sqlite3
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ pytest.importorskip("starlette")
 
 from helpers import PATIENCE
 from service_process import Client, Server, running
+from umab import cli
 from umab_service.experiment import Experiment
 from umab_service.recovery import recovered
 from umab_service.sqlite import SQLite
@@ -117,6 +119,59 @@ def test_nothing_acknowledged_is_lost_if_the_server_is_killed_many_times(tmp_pat
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with running(tmp_path / "umab.db"), pytest.raises(RuntimeError, match="one process at a time"):
         Server(tmp_path / "umab.db").start()
+
+
+@contextlib.contextmanager
+def linked(path: Path, kind: str) -> Iterator[Path]:
+    """Return another way to the database of a server that runs."""
+    other = path.with_name(f"{kind}.db")
+    if kind == "symbolic":
+        other.symlink_to(path)
+    elif kind == "hard":
+        other.hardlink_to(path)
+    elif kind == "unlocked":
+        other = path
+        path.with_name("umab.db.lock").unlink()
+    else:
+        other.touch()
+        if subprocess.run(["mount", "--bind", str(path), str(other)], capture_output=True).returncode:
+            pytest.skip("to mount a file needs the right to do so")
+    try:
+        yield other
+    finally:
+        if kind == "mounted":
+            subprocess.run(["umount", "--lazy", str(other)], check=True)
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "mounted", "unlocked"])
+def test_one_process_at_a_time_whatever_the_database_is_called(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, saved = tmp_path / "umab.db", tmp_path / "saved.db"
+    with running(path) as server, linked(path, kind) as other:
+        assert cli.main(["db", "backup", "--database", f"sqlite:///{path}", str(saved)]) == 0
+        with pytest.raises(RuntimeError, match="one process at a time"):
+            Server(other).start()
+        url = f"sqlite:///{other}"
+        for command in (
+            ["db", "migrate", "--database", url],
+            ["db", "restore", "--database", url, str(saved)],
+            ["db", "move", "--from", url, "--to", f"sqlite:///{tmp_path / 'moved.db'}"],
+            ["keys", "list", "--database", url],
+        ):
+            assert cli.main(command) == 2
+            assert "one process at a time" in capsys.readouterr().err, command
+        assert server.ask("POST", "/v1/experiments", {"name": "x", "arms": ["a", "b"]})[0] == 201
+        assert server.stop() == 0
+
+
+def test_the_lock_of_a_server_leaves_those_of_sqlite_alone(tmp_path: Path) -> None:
+    """A process loses all of these locks on a file when it closes any descriptor of it."""
+    with running(tmp_path / "umab.db") as server:
+        assert server.ask("GET", "/v1/experiments")[0] == 200
+        with contextlib.closing(sqlite3.connect(tmp_path / "umab.db", timeout=0.0)) as other:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("PRAGMA journal_mode = DELETE")
 
 
 def test_a_database_that_a_newer_server_has_written_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class SQLite(Storage):
         self.connection.close()
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock file beside the database."""
+        """Hold the lock file beside the database, and the database itself."""
         return locked(self.path)
 
     @contextlib.contextmanager
@@ -132,7 +132,8 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
     """Return a connection; one that writes has its commits on disk before they return."""
     try:
         if not readonly:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read a new file
+            with contextlib.suppress(FileExistsError):  # SQLite would let others read a new file
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         found = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rw'}",
             uri=True,
@@ -154,19 +155,49 @@ def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a database: one process may use it at a time, since learners live in memory."""
-    lock = path.with_name(path.name + ".lock")
+    """Hold the locks of a database: one process may use it at a time, since learners live in memory.
+
+    The lock file keeps out who has the same path, even where no database is yet. The file itself is locked too, since
+    it may have other names: links and mounts.
+    """
+    with name_locked(path), _held(path, path):
+        yield
+
+
+def name_locked(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock file beside a database, whether there is a database or not."""
+    return _held(lock_of(path), path)
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock file of a database; where a symbolic link leads to the database, it is beside the database."""
+    path = path.resolve()
+    return path.with_name(path.name + ".lock")
+
+
+@contextlib.contextmanager
+def _held(file: Path, path: Path) -> Iterator[None]:
+    """Hold a file of a database by `flock`, which SQLite does not use.
+
+    Keep the descriptor open for as long as the database: to close it drops the locks of SQLite, too.
+    """
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise DatabaseError(f"the lock {str(lock)!r} cannot be opened: {error}") from None
+        raise DatabaseError(
+            f"the {'database' if file is path else 'lock'} {str(file)!r} cannot be opened: {error}"
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            if not os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                raise BlockingIOError  # whoever had it has put another file in its place
+        except (BlockingIOError, FileNotFoundError):
             raise DatabaseError(
                 f"a database must be used by one process at a time, but another one uses {str(path)!r}"
             ) from None
+        except OSError as error:
+            raise DatabaseError(f"{str(file)!r} cannot be locked: {error}") from None
         yield
     finally:
         os.close(descriptor)
