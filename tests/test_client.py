@@ -388,6 +388,119 @@ def test_wrong_arguments_are_refused_with_the_rule_and_the_value() -> None:
             experiment.select(among="a")
 
 
+UNSENDABLE: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"at": datetime.datetime(2026, 1, 31)}, ValueError, r"at must have a time zone, .*datetime\(2026.*astimezone"),
+    ({"at": datetime.date(2026, 1, 31)}, TypeError, r"at must be a datetime with a time zone, .*date\(2026"),
+    ({"at": "\ud800"}, ValueError, r"must be text without lone surrogates, but got .*\\ud800.*errors='replace'"),
+    ({"key": "order \udcff"}, ValueError, r"must be text without lone surrogates, but got .*order \\udcff"),
+    ({"key": 7}, TypeError, r"key must be text, but got key=7; str\(key\)"),
+    ({"loss": 10**400}, ValueError, r"loss must be finite, but got loss=1000"),
+]
+"""Feedback that cannot be sent, the error, and what it says."""
+
+
+@pytest.mark.parametrize("background", [True, False])
+@pytest.mark.parametrize(("feedback", "error", "message"), UNSENDABLE)
+def test_feedback_that_cannot_be_sent_is_refused_at_the_call(
+    feedback: dict[str, Any], error: type[Exception], message: str, background: bool
+) -> None:
+    given = {"loss": 1.0, **feedback}
+
+    def never(request: httpx.Request) -> httpx.Response:
+        pytest.fail("sent")
+
+    async def use() -> None:
+        async with AsyncClient(URL, "key", transport=httpx.MockTransport(never)) as client:
+            with pytest.raises(error, match=message):
+                await (await client.experiment("x")).update("d", background=background, **given)
+            assert client.feedback() == FeedbackCounts(0, 0, 0, 0)
+
+    with connected(never) as client:
+        with pytest.raises(error, match=message):
+            client.experiment("x").update("d", background=background, **given)
+        with pytest.raises(ValueError, match="must be text without lone surrogates"):
+            client.experiment("x").update("d\ud800", loss=1.0, background=background)
+        with pytest.raises(ValueError, match="must be text without lone surrogates"):
+            client.experiment("x\ud800").update("d", loss=1.0, background=background)
+        assert client.feedback() == FeedbackCounts(0, 0, 0, 0) and client._queue._thread is None
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"metadata": {"at": datetime.datetime(2026, 1, 31)}}, TypeError, r"made of text.*datetime\(2026.*isoformat"),
+        ({"metadata": {"page": "\ud800"}}, ValueError, "without lone surrogates"),
+        ({"metadata": {"price": float("nan")}}, ValueError, "finite numbers only"),
+        ({"metadata": {7j: 1}}, TypeError, "keys must be"),
+        ({"id": "\ud800"}, ValueError, "without lone surrogates"),
+        ({"id": b"order"}, TypeError, "made of text.*b'order' of type bytes"),
+        ({"among": ["a", "\ud800"]}, ValueError, "without lone surrogates"),
+        ({"among": [object]}, TypeError, "made of text.*class 'object'"),
+    ],
+)
+def test_a_choice_that_cannot_be_sent_is_refused_at_the_call(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """Also with a fallback, which is for a server that is away and not for a mistake."""
+
+    def never(request: httpx.Request) -> httpx.Response:
+        pytest.fail("sent")
+
+    async def use() -> None:
+        async with AsyncClient(URL, "key", transport=httpx.MockTransport(never)) as client:
+            with pytest.raises(error, match=message):
+                await (await client.experiment("x", fallback="a")).select(**arguments)
+
+    with connected(never) as client:
+        with pytest.raises(error, match=message):
+            client.experiment("x", fallback="a").select(**arguments)
+        with pytest.raises(TypeError, match=r"made of text.*timedelta"):
+            client.experiment("x", create={"arms": ["a", "b"], "wait": datetime.timedelta(1)})
+        with pytest.raises(ValueError, match="without lone surrogates"):
+            client.experiment("\ud800").activate("d")
+        with pytest.raises(TypeError, match="a name must be text, but got 7"):
+            client.experiment(7).report()  # type: ignore[arg-type]
+    asyncio.run(use())
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.text(st.characters(codec="utf-8"))
+    | st.binary(max_size=3)
+    | st.datetimes(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(anything)
+def test_what_is_sent_says_what_was_given_or_the_caller_hears_why_not(value: Any) -> None:
+    try:
+        content = wire.encoded(value)
+    except (ValueError, TypeError) as error:
+        assert str(error).startswith("what is sent must ") and "but got" in str(error)
+        with pytest.raises((ValueError, TypeError)):
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    else:
+        assert json.loads(content) == value
+
+
+def test_times_are_sent_in_utc() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=1, seconds=30))  # as cities had before there were time zones
+    at = datetime.datetime(2026, 1, 31, 12, 0, 0, 250, zone)
+    expected = {"loss": 1.0, "at": "2026-01-31T10:59:30.000250+00:00"}
+    assert wire.feedback_of(1.0, None, None, at) == expected
+    assert wire.feedback_of(1.0, None, None, "2026-01-31T12:00:00Z")["at"] == "2026-01-31T12:00:00Z"
+    import pandas
+
+    assert wire.feedback_of(1.0, None, None, pandas.Timestamp(at)) == expected
+
+
 def test_the_key_is_shown_nowhere(app: service_app.Client) -> None:
     client = connected(Network(app))
     with client:
@@ -563,6 +676,52 @@ def test_an_answer_to_a_batch_from_somebody_else_counts_for_nothing() -> None:
         assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 1, 0, 0)
 
 
+def test_the_thread_survives_what_nobody_expects_and_counts_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        if "bad" in batches([request])[0]:
+            raise ArithmeticError("on purpose")
+        return httpx.Response(200, json={"results": [{"status": 200, "body": {}}] * len(batches([request])[0])})
+
+    with connected(fail) as client:
+        for name in ("bad", "good", "bad", "good"):
+            client.experiment("x").update(name, loss=0.0, background=True)
+            assert client.flush(PATIENCE)
+        assert client.feedback() == FeedbackCounts(0, 2, 0, 2)
+    (record,) = [each for each in caplog.records if "dropped" in each.message]
+    assert record.message == (
+        "1 feedbacks were dropped, and the others are sent: ArithmeticError('on purpose'); "
+        "this is said once, and counted"
+    )
+    assert record.exc_info is not None
+
+
+def test_a_thread_that_cannot_connect_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, failures = Held(), [OSError("on purpose"), MemoryError("on purpose")]
+    held.open.set()
+    with connected(held) as client:
+        connect = client._queue._connect
+
+        def fail_first() -> httpx.Client:
+            if failures:
+                raise failures.pop()
+            return connect()
+
+        monkeypatch.setattr(client._queue, "_connect", fail_first)
+        client.experiment("x").update("d", loss=0.0, background=True)
+        assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 1, 0, 0) and not failures
+
+
+@pytest.mark.parametrize("status", ["200", None, [200], True, float("inf")])
+def test_a_strange_status_takes_no_feedback_with_it(status: Any) -> None:
+    """The thread goes on, and all that was given is waiting, sent, refused or dropped."""
+    content = json.dumps({"results": [{"status": status, "body": {}}]})
+    strange = iter([httpx.Response(200, content=content)])
+    answer = httpx.Response(200, json={"results": [{"status": 200, "body": {}}]})
+    with connected(lambda request: next(strange, answer)) as client:
+        client.experiment("x").update("d", loss=0.0, background=True)
+        assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 1, 0, 0)
+
+
 # A real server.
 
 
@@ -619,6 +778,47 @@ def test_the_async_client_does_the_same(server: Server) -> None:
             assert (await experiment.report())["experiment"]["open"] == 21
 
     asyncio.run(use())
+
+
+SIZES = (100, 100, 100, 100, 100, 1)
+
+
+@pytest.mark.parametrize("kind", ["threads", "loop"])
+def test_feedback_that_cannot_be_sent_loses_no_other(server: Server, kind: str) -> None:
+    """The program may go on after the error; all other feedback is learned, and the counts are right."""
+    at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
+    wrong: list[dict[str, Any]] = [{"at": at.replace(tzinfo=None)}, {"key": "\ud800"}]
+    create = {"arms": ["a", "b"], "wait": "PT1H", "forget": True}
+
+    async def use() -> dict[str, float]:
+        async with AsyncClient(url_of(server), KEY) as client:
+            experiment = await client.experiment(f"unsendable-{kind}", create=create)
+            decisions = [each for n in SIZES for each in await experiment.select(n)]
+            for number, decision in enumerate(decisions):
+                if number in (4, 300):
+                    with pytest.raises(ValueError, match=r"time zone|surrogates"):
+                        await experiment.update(decision, loss=7.0, background=True, **wrong[number == 300])
+                await experiment.update(decision, loss=1.0, at=at, background=True)
+            assert await client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 501, 0, 0)
+            return {str(each.id): 1.0 for each in decisions}
+
+    def use_threads() -> dict[str, float]:
+        with Client(url_of(server), KEY) as client:
+            experiment = client.experiment(f"unsendable-{kind}", create=create)
+            decisions = [each for n in SIZES for each in experiment.select(n)]
+            for number, decision in enumerate(decisions):
+                if number in (4, 300):
+                    with pytest.raises(ValueError, match=r"time zone|surrogates"):
+                        experiment.update(decision, loss=7.0, background=True, **wrong[number == 300])
+                experiment.update(decision, loss=1.0, at=at, background=True)
+            assert client.flush(PATIENCE) and client.feedback() == FeedbackCounts(0, 501, 0, 0)
+            return {str(each.id): 1.0 for each in decisions}
+
+    given = use_threads() if kind == "threads" else asyncio.run(use())
+    assert learned_of(server, f"unsendable-{kind}") == given
+    content = server.ask("GET", f"/v1/experiments/unsendable-{kind}/events?limit=10000")[1]
+    bodies = [each["body"] for each in map(json.loads, content.splitlines()) if each["kind"] == "learned"]
+    assert {each["at"] for each in bodies} == {"2026-01-31T11:00:00+00:00"}
 
 
 def test_a_server_that_is_killed_in_the_middle_decides_and_learns_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
@@ -150,7 +151,7 @@ class AsyncExperiment:
         loss: float | None = None,
         reward: float | None = None,
         key: str | None = None,
-        at: str | None = None,
+        at: str | datetime | None = None,
         background: bool = False,
     ) -> str | None:
         """Tell what came of a decision."""

@@ -46,7 +46,8 @@ SPLIT = frozenset({400, 413, 422, 500})
 
 logger = logging.getLogger("umab.client")
 
-Operation = Mapping[str, Any]
+Operation = bytes
+"""Feedback as JSON, written when it is given: an error in what was given is then the error of the caller."""
 
 
 class FeedbackCounts(NamedTuple):
@@ -61,7 +62,8 @@ class FeedbackCounts(NamedTuple):
     refused
         How many the server has refused for good.
     dropped
-        How many were dropped: the queue was full, or the client was closed before they could be sent.
+        How many were dropped: the queue was full, the client was closed before they could be sent, or an error came up
+        that nobody expected.
     """
 
     waiting: int
@@ -97,7 +99,7 @@ class FeedbackQueue:
         """Add feedback to a decision of an experiment; a fallback has none."""
         identity = identity_of(decision)
         if identity is not None:
-            self._put({"experiment": name, "decision": identity, "feedback": feedback})
+            self._put(encoded({"experiment": name, "decision": identity, "feedback": feedback}))
 
     def _put(self, operation: Operation) -> None:
         """Add feedback, and drop the oldest if there is no room: what is oldest is most likely too late anyway."""
@@ -147,9 +149,25 @@ class FeedbackQueue:
     # The thread.
 
     def _work(self) -> None:
-        with self._connect() as http:
-            while self._some():
-                carried_out(self._delivery(), lambda request: send(http, request), self._pause)
+        n_failures = 0
+        while self._some():
+            try:
+                with self._connect() as http:
+                    while self._some():
+                        carried_out(self._delivery(), lambda request: send(http, request), self._pause)
+                        n_failures = 0
+            except Exception as error:
+                self._drop_sending(error)
+                self._pause(pause_after(Lost(repr(error)), n_failures))
+                n_failures += 1
+
+    def _drop_sending(self, error: Exception) -> None:
+        """Drop what was being sent when something unexpected happened: if it is the cause, it would be so again."""
+        with self._changed:
+            n_dropped, self._sending = len(self._sending), []
+            self._n_dropped += n_dropped
+            self._say("failed", f"{n_dropped} feedbacks were dropped, and the others are sent: {error!r}", error)
+            self._changed.notify_all()
 
     def _some(self) -> bool:
         """Wait for feedback; return whether there is some, and time to send it."""
@@ -173,7 +191,7 @@ class FeedbackQueue:
         """Send all that waits, batch by batch. While the server is away, go on trying."""
         n_failures, size = 0, BATCH
         while batch := self._take(size):
-            content = encoded({"operations": batch})
+            content = b'{"operations":[' + b",".join(batch) + b"]}"
             reply = yield Request("POST", "/v1/batch", content, self._at_most(BATCH_TIMEOUT))
             assert reply is not None
             if isinstance(reply, Reply) and reply.status in SPLIT and len(batch) > 1:
@@ -217,11 +235,11 @@ class FeedbackQueue:
             self._n_dropped += 1
             self._say("full", f"the oldest feedback was dropped: the queue must hold at most {self._most}, and is full")
 
-    def _say(self, kind: str, message: str) -> None:
+    def _say(self, kind: str, message: str, error: Exception | None = None) -> None:
         """Log a kind of failure when it happens first; the counts have the rest."""
         if kind not in self._said:
             self._said.add(kind)
-            logger.warning("%s; this is said once, and counted", message)
+            logger.warning("%s; this is said once, and counted", message, exc_info=error)
 
 
 def _answers(reply: Reply | Lost, n: int) -> list[Reply | None]:
@@ -231,8 +249,8 @@ def _answers(reply: Reply | Lost, n: int) -> list[Reply | None]:
     if reply.status != 200:
         return [reply] * n
     try:
-        found = [Reply(each["status"], encoded(each["body"])) for each in json.loads(reply.content)["results"]]
-    except (ValueError, KeyError, TypeError):
+        found = [Reply(int(each["status"]), encoded(each["body"])) for each in json.loads(reply.content)["results"]]
+    except (ValueError, KeyError, TypeError, OverflowError):
         found = []
     if len(found) != n:  # something else than the server has answered
         return [None] * n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from time import sleep
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -177,7 +178,7 @@ class Experiment:
         loss: float | None = None,
         reward: float | None = None,
         key: str | None = None,
-        at: str | None = None,
+        at: str | datetime | None = None,
         background: bool = False,
     ) -> str | None:
         """Tell what came of a decision; of a fallback there is nothing to tell, so nothing is sent.
@@ -191,10 +192,11 @@ class Experiment:
         key
             Which part of the sum this is, if the experiment learns sums.
         at
-            When it happened, as in RFC 3339, to be logged.
+            When it happened, to be logged: a datetime with a time zone, or text as in RFC 3339.
         background
             Whether to return at once: the feedback waits in a queue, and a thread sends it in batches. Then failures
-            are logged and counted, see `Client.feedback`, and never raised here.
+            to send it are logged and counted, see `Client.feedback`, and never raised here. What cannot be sent at all,
+            such as text that is no Unicode, is refused here, and nothing changes.
 
         Returns
         -------

@@ -16,8 +16,10 @@ import time
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 from urllib.parse import quote
+
+from umab._support import checks
 
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 """The statuses after which the same request is sent again: the server, or what is before it, is busy or away."""
@@ -143,8 +145,32 @@ def asked(method: str, path: str, body: Any, limits: Limits) -> Conversation[Any
 
 
 def encoded(body: Any) -> bytes:
-    """Return a body as JSON."""
-    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """Return a body as JSON; raise ValueError or TypeError if it has something for which JSON has no words."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_no_json)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"what is sent must have finite numbers only, and no part that contains itself, but got: {error}"
+        ) from None
+    return _utf8("what is sent", text)
+
+
+def _no_json(value: Any) -> NoReturn:
+    raise TypeError(
+        f"what is sent must be made of text, numbers, booleans, None, lists and dicts, but got {checks.shown(value)} "
+        f"of type {type(value).__name__}; convert it before, for example with str(), .isoformat(), float() or .tolist()"
+    )
+
+
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        part = text[max(0, error.start - 20) : error.end + 20]
+        raise ValueError(
+            f"{what} must be text without lone surrogates, but got {part!r}; "
+            "text.encode(errors='replace').decode() puts a question mark in place of each"
+        ) from None
 
 
 def held_by(reply: Reply) -> Any:
@@ -235,7 +261,7 @@ def activated(name: str, decision: Decision | str | None, limits: Limits) -> Con
     """Start the wait of a deferred decision."""
     identity = identity_of(decision)
     if identity is not None:
-        yield from asked("POST", f"{_path(name)}/decisions/{quote(identity)}/activate", None, limits)
+        yield from asked("POST", f"{_path(name)}/decisions/{_quoted('an id', identity)}/activate", None, limits)
 
 
 def learned(
@@ -245,7 +271,7 @@ def learned(
     identity = identity_of(decision)
     if identity is None:
         return None
-    found = yield from asked("PUT", f"{_path(name)}/decisions/{quote(identity)}/feedback", feedback, limits)
+    found = yield from asked("PUT", f"{_path(name)}/decisions/{_quoted('an id', identity)}/feedback", feedback, limits)
     return str(found["state"])
 
 
@@ -256,16 +282,38 @@ def reported(name: str, limits: Limits) -> Conversation[dict[str, Any]]:
     return found
 
 
-def feedback_of(loss: float | None, reward: float | None, key: str | None, at: str | None) -> dict[str, Any]:
+def feedback_of(
+    loss: float | None, reward: float | None, key: str | None, at: str | datetime.datetime | None
+) -> dict[str, Any]:
     """Return feedback as the server takes it, checked."""
     if (loss is None) == (reward is None):
         raise TypeError(f"feedback must be one of loss and reward, but got loss={loss!r} and reward={reward!r}")
     unit, value = ("loss", loss) if reward is None else ("reward", reward)
-    number = float(value)  # type: ignore[arg-type]  # one of them is there
+    try:
+        number = float(value)  # type: ignore[arg-type]  # one of them is there
+    except OverflowError:  # a whole number
+        number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{unit} must be finite, but got {unit}={value!r}")
-    found = {unit: number, "key": key, "at": at}
+        raise ValueError(f"{unit} must be finite, but got {unit}={checks.shown(value)}")
+    if key is not None and not isinstance(key, str):
+        raise TypeError(f"key must be text, but got key={checks.shown(key)}; str(key) makes it text")
+    found = {unit: number, "key": key, "at": _time_of(at)}
     return {name: each for name, each in found.items() if each is not None}
+
+
+def _time_of(at: str | datetime.datetime | None) -> str | None:
+    """Return a time as the server takes it."""
+    if at is None or isinstance(at, str):
+        return at
+    if not isinstance(at, datetime.datetime):
+        raise TypeError(f"at must be a datetime with a time zone, or text as in RFC 3339, but got at={at!r}")
+    if at.utcoffset() is None:
+        raise ValueError(
+            f"at must have a time zone, but got at={at!r}; at.astimezone() adds that of this computer, and "
+            "at.replace(tzinfo=datetime.UTC) says that it is UTC"
+        )
+    # An offset may have seconds, and RFC 3339 has no place for them. UTC is the same instant.
+    return datetime.datetime.isoformat(at.astimezone(datetime.UTC))
 
 
 def identity_of(decision: Decision | str | None) -> str | None:
@@ -282,4 +330,10 @@ def new_id() -> str:
 
 
 def _path(name: str) -> str:
-    return f"/v1/experiments/{quote(name, safe='')}"
+    return f"/v1/experiments/{_quoted('a name', name, safe='')}"
+
+
+def _quoted(what: str, text: str, safe: str = "/") -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be text, but got {checks.shown(text)}")
+    return quote(_utf8(what, text), safe=safe)
