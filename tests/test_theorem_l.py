@@ -22,12 +22,13 @@ from umab.engine.delays import Rounds
 from umab.engine.interpreted import play
 from umab.errors import NoBoundError
 from umab.testing import Array
+from umab.theory.barrier import clipped_at, least_probability
 from umab.theory.bounds import bound
 from umab.theory.bounds_late import late_limits
 from umab.theory.certificates import certify, check
 from umab.theory.late_barrier import ArrivalPath, Flights, LateSizes, follow_arrivals, late_bound
 from umab.theory.statements import OF_UMAB_S_LATE, ArrivalSteps
-from umab.theory.trajectory import clipped_at, follow, least_probability
+from umab.theory.trajectory import follow
 
 NAMES = ("umab-s", "centred(umab-s)")
 

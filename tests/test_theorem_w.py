@@ -23,13 +23,14 @@ from umab.errors import NoBoundError
 from umab.maths.level import Level, above, followed, moves, no_level
 from umab.maths.ranks import _WEIGHT, bet, blank_record, evidence_down, evidence_up, note, ranked
 from umab.testing import Array
+from umab.theory.barrier import centred, clipped_at
 from umab.theory.bounds import bound
 from umab.theory.certificates import certifiable, certify, check
 from umab.theory.levels import levels
 from umab.theory.norms import Sizes, Squares
 from umab.theory.search import exact_regret
 from umab.theory.statements import OF_UMAB_S, OF_UMAB_SH, OF_UMAB_W, STATEMENTS, Statement, Steps
-from umab.theory.trajectory import centred, clipped_at, follow
+from umab.theory.trajectory import follow
 from umab.theory.watching import WatchedTrajectory
 
 VARIANTS = (

@@ -23,6 +23,7 @@ from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.errors import NoBoundError
 from umab.testing import Array
+from umab.theory.barrier import clipped_at, least_probability, log_barrier
 from umab.theory.bounds import Bound, bound, table1
 from umab.theory.certificates import TOLERANCE, Certified, _on_the_mean, as_json, certifiable, certify, check
 from umab.theory.norms import Sizes
@@ -30,7 +31,7 @@ from umab.theory.path import Trajectory
 from umab.theory.scaling import Point, _exponent, scaling
 from umab.theory.search import Block, exact_regret, search, turns
 from umab.theory.statements import OF_UMAB_S, STATEMENTS, Sides, Statement, Steps
-from umab.theory.trajectory import clipped_at, follow, least_probability, log_barrier
+from umab.theory.trajectory import follow
 from umab.theory.worst_cases import SEARCHED, kept
 
 RNG = np.random.default_rng(3)
@@ -502,9 +503,9 @@ def test_the_bounds_of_umab_g() -> None:
     assert fixed.repaired == pytest.approx(repaired + 3 * (8 + math.sqrt(200)) * math.log2(3) + 6)
     assert sum(adaptive.terms.values()) == adaptive.repaired
     for name, rule in (
-        ("umab-g-a:rate=4", "its rate must be at most 1/4"),
-        ("umab-g-none", "its exploration must be 'fixed' or 'adaptive'"),
-        ("umab-g-maintext", "its exploration must be 'fixed' or 'adaptive'"),
+        ("umab-g-a:rate=4", "its rate must be at most 1/4, but got rate=4"),
+        ("umab-g-none", "its exploration must be 'fixed' or 'adaptive', but got exploration='none'"),
+        ("umab-g-maintext", "its exploration must be 'fixed' or 'adaptive', but got exploration='maintext'"),
     ):
         with pytest.raises(NoBoundError, match=f"Theorem 2 does not cover {name}: {rule}"):
             bound(name, losses)

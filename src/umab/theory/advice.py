@@ -18,8 +18,8 @@ from umab.algorithms.umab_e import EXPLORATION, RATE, UMABE
 from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
+from umab.theory.barrier import centred, least_probability, log_barrier
 from umab.theory.path import Precise, Runs
-from umab.theory.trajectory import centred, least_probability, log_barrier
 
 _SERIES = 0.5
 """Up to this size of z, eᶻ − 1 − z is summed as a series."""

@@ -27,54 +27,36 @@ from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
-from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
+from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
-from umab.algorithms.umab_w import MOST_BURSTS, UMABW
+from umab.algorithms.umab_w import UMABW
 from umab.algorithms.watch import MOST_ATTENTION
 from umab.engine.advised import advice_for
 from umab.engine.simulate import check_range, simulate
 from umab.errors import NoBoundError
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses, refuse_away
+from umab.theory.barrier import least_probability
+from umab.theory.bounds_advised import bound_with_advice
+from umab.theory.bounds_late import bound_with_delays
+from umab.theory.constants import (
+    REST,
+    SHARE,
+    SHARE_WITH_BURSTS,
+    clipping,
+    growth,
+    growth_of_sharing,
+    jump_of_sharing,
+    jumps,
+    most_bursts,
+    most_starts,
+    price_of_switches,
+)
 from umab.theory.norms import Norms, Sizes, Squares
 from umab.theory.sharing import least_probability_of_sharing, scaled_complexity
-from umab.theory.trajectory import PROVED_IN, core_of, least_probability, refusal
-
-KAPPA = 4 * np.log(np.longdouble(2)) - 2
-"""(a − log(1 + a))/a² at a = −½, its largest value for a ≥ −½: how many η_t w²_t a step of UMAB-S may cost."""
-
-SHARE = np.longdouble(4) / 3
-"""p_{t,k} is at most this many times p'_{t,k} in UMAB-S."""
-
-REST = np.longdouble(6) / 5
-"""1 − p_{t,k} is at most this many times 1 − p'_{t,k} in UMAB-S and UMAB-W."""
-
-SHARE_WITH_BURSTS = np.longdouble(2)
-"""p_{t,k} is at most this many times p'_{t,k} in UMAB-W."""
-
-GAP = np.expm1(np.longdouble(1)) - 1
-"""e − 2, which is (eᶻ − 1 − z)/z² at z = 1, its largest value for z ≤ 1: how many η_t⟨w_t, ℓ̂_t²⟩ a step may cost."""
-
-FLOOR_SHARE = np.longdouble(2)
-"""w_{t,k} is at most this many times p'_{t,k} in UMAB-Sh."""
-
-
-class Bound(NamedTuple):
-    """What is promised for a policy on a loss table."""
-
-    policy: str
-    rate: float
-    """The order of the regret, without constants and logarithms."""
-    formula: str
-    """That order, as a formula."""
-    printed: float | None
-    """The bound with the constants of the paper's proof; None if there are none."""
-    repaired: float | None
-    """The bound with constants for which the proof is right; None if there are none. For own policies, as proved."""
-    terms: Mapping[str, float]
-    """The repaired bound, term by term."""
-    source: str
-    """Where it comes from."""
+from umab.theory.terms import Bound, in_doubles
+from umab.theory.theorems import PROVED_IN, core_of
+from umab.theory.trajectory import refusal
 
 
 def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None, delays: Any = None) -> Bound:
@@ -117,8 +99,6 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     checks.whole("switches", switches, least=0)
     advised = advice_for(which, None if advice is None else Advice.of(advice, *table.table.shape), table)
     if switches == 0 and isinstance(advised, UMABE):
-        from umab.theory.bounds_advised import bound_with_advice  # it imports this module
-
         return bound_with_advice(advised, table, advice)
     if which.theorem == UMABSh.theorem:
         return _of_umab_sh(which, table, switches)
@@ -130,9 +110,9 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     except ValueError as error:
         raise NoBoundError(f"there is no bound for losses that the policy refuses: {error}") from None
     if delays is not None or which.theorem == SCBD.theorem or isinstance(which, TsallisINFD):
-        from umab.theory.bounds_late import bound_with_delays  # it imports this module
-
-        return bound_with_delays(which, table, delays)
+        late = bound_with_delays(which, table, delays)
+        if late is not None:
+            return late
     if which.theorem in _OF_THEOREMS:
         return _OF_THEOREMS[which.theorem](which, table)
     if which.rate_in_norms in _RATES:
@@ -150,22 +130,6 @@ def bounds_of(policies: Mapping[str, Policy], losses: Losses) -> dict[str, Bound
         with contextlib.suppress(NoBoundError):
             found[name] = bound(policy, losses)
     return found
-
-
-def in_doubles(
-    policy: str, rate: Any, formula: str, printed: Any, repaired: Any, terms: Mapping[str, Any], source: str
-) -> Bound:
-    """Return a bound that was computed in long doubles; a number that is too large for a double becomes inf."""
-    with np.errstate(over="ignore"):
-        return Bound(
-            policy,
-            float(rate),
-            formula,
-            None if printed is None else float(printed),
-            None if repaired is None else float(repaired),
-            {name: float(term) for name, term in terms.items()},
-            source,
-        )
 
 
 def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
@@ -244,31 +208,6 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     return in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
 
 
-def growth(policy: UMABS, n_arms: int) -> Any:
-    """Return 1 + 2κcn: how many w²_t a step that is not a jump may add to A²_t."""
-    return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
-
-
-def jumps(policy: UMABS, n_arms: int, rarest: Any, share: Any = SHARE) -> Any:
-    """Return 2·share·cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
-    return 2 * share * np.longdouble(policy.rate) * n_arms + rarest
-
-
-def clipping(share: Any = SHARE) -> Any:
-    """Return share/(gK): how many times L⁻ is clipped from the losses seen at most, each times 1 − p'_{t,k}."""
-    return share / (LIMIT * CHARGE)
-
-
-def most_starts(n_arms: int, t: Any) -> Any:
-    """Return √(t/n) + 2: UMAB-W has started fewer times than that by round t, the first start included."""
-    return np.sqrt(t / np.longdouble(n_arms)) + 2
-
-
-def most_bursts(n_arms: int, t: Any) -> Any:
-    """Return 8√(nt) + 1: fewer than that of the first t rounds of UMAB-W have bursts."""
-    return MOST_BURSTS * np.sqrt(np.longdouble(n_arms) * t) + 1
-
-
 def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
     """Theorem R of docs/recommended.md, or Theorem W of docs/changing.md, with ‖ℓ_t‖∞ in place of the loss seen.
 
@@ -320,24 +259,6 @@ def _centres_locally(policy: Policy) -> bool:
 def _sizes(policy: Policy, losses: Losses) -> Sizes:
     """Return the sizes of the losses from which a policy learns."""
     return Sizes.centred(losses, local=_centres_locally(policy)) if _centres(policy) else Sizes.of(losses)
-
-
-def growth_of_sharing(complexity: Any, weighted: Any, square: Any) -> Any:
-    """Return 4(e − 2)V/(S̄λ) + 4y²/(S̄λ)²: by how much a² of UMAB-Sh may grow in a round that is not a jump.
-
-    S̄λ is `complexity`, V is `weighted`, the square of the loss ÷ p' or its expectation, and y² is `square`.
-    """
-    return 2 * FLOOR_SHARE * GAP * weighted / complexity + (FLOOR_SHARE / complexity) ** 2 * square
-
-
-def jump_of_sharing(complexity: Any, size: Any) -> Any:
-    """Return (1 + 1/(S̄λ)) · `size`: how large a of UMAB-Sh may be after a jump; `size` is a loss ÷ ρ."""
-    return (1 + 1 / complexity) * size
-
-
-def price_of_switches(n_arms: int, horizon: int, switches: int) -> Any:
-    """Return (S + 1)ln(nT) + ln(T + 1): how many times a a sequence with S switches may be better than the mix."""
-    return (switches + 1) * np.log(np.longdouble(n_arms) * horizon) + np.log1p(np.longdouble(horizon))
 
 
 def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:

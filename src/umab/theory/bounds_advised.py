@@ -13,9 +13,10 @@ from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
 from umab.theory.advice import AdvisedPath, is_advised, learning, least_probability_with_advice
-from umab.theory.bounds import FLOOR_SHARE, GAP, KAPPA, REST, SHARE, Bound, in_doubles
+from umab.theory.constants import FLOOR_SHARE, GAP, KAPPA, REST, SHARE
 from umab.theory.norms import Sizes, Squares
-from umab.theory.trajectory import PROVED_IN
+from umab.theory.terms import Bound, in_doubles
+from umab.theory.theorems import PROVED_IN
 
 
 class Measured(NamedTuple):

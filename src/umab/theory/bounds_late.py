@@ -15,20 +15,20 @@ from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
 from umab.errors import NoBoundError
 from umab.tables.losses import Losses
-from umab.theory.bounds import Bound, bound, in_doubles
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
 from umab.theory.late_barrier import LateSizes, late_bound
 from umab.theory.norms import Sizes
 from umab.theory.statements.theorem_d import LateSteps
-from umab.theory.statements.theorem_l import LATE
-from umab.theory.trajectory import PROVED_IN
+from umab.theory.terms import Bound, in_doubles
+from umab.theory.theorems import LATE, PROVED_IN
 
 
-def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
+def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound | None:
     """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy there is none.
 
-    A delay counts up to the last round at most. For centred losses, the regret of one round is added: the one whose
-    loss arrives first, which teaches nothing.
+    None says that no loss is late and that the policy is UMAB-S, whose bound is then the one without delays. A delay
+    counts up to the last round at most. For centred losses, the regret of one round is added: the one whose loss
+    arrives first, which teaches nothing.
     """
     if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
         rule = "umab-s, scb-d, both also centred, and tsallis-inf-d have a bound for late feedback"
@@ -45,7 +45,7 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound:
     if isinstance(policy, TsallisINFD):
         return _of_tsallis_inf_d(policy, losses, total)
     if policy.theorem != SCBD.theorem:
-        return _of_umab_s(policy, losses, longest, by_arm) if total > 0 else bound(policy, losses)
+        return _of_umab_s(policy, losses, longest, by_arm) if total > 0 else None
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):

@@ -46,8 +46,8 @@ from umab.theory.statements import (
     Statement,
     Steps,
 )
-from umab.theory.statements.theorem_l import LATE
-from umab.theory.trajectory import PROVED_IN, follow, refusal
+from umab.theory.theorems import LATE, PROVED_IN
+from umab.theory.trajectory import follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
 """The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh. Those about UMAB-E, which needs

@@ -13,9 +13,10 @@ from umab.algorithms.centred import Centred
 from umab.algorithms.umab_s import DRIFT, UMABS
 from umab.engine.delays import Rounds
 from umab.tables.losses import Losses
-from umab.theory.bounds import KAPPA, REST, SHARE, clipping
+from umab.theory.barrier import learned, least_probability, log_barrier
+from umab.theory.constants import KAPPA, REST, SHARE, clipping
 from umab.theory.path import Precise, Runs, raised
-from umab.theory.trajectory import core_of, learned, least_probability, log_barrier
+from umab.theory.theorems import core_of
 
 
 @dataclass(frozen=True, eq=False)

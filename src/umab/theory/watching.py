@@ -17,8 +17,8 @@ import numpy.typing as npt
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.watch import MOST_ATTENTION
+from umab.theory.barrier import centred, learned, least_probability, log_barrier
 from umab.theory.path import Precise, Trajectory, keep, raised, room
-from umab.theory.trajectory import centred, learned, least_probability, log_barrier
 
 
 class Instance(NamedTuple):

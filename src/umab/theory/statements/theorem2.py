@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from umab.theory.barrier import log_barrier
 from umab.theory.path import Precise
 from umab.theory.statements.common import (
     THEOREM_2,
@@ -20,7 +21,6 @@ from umab.theory.statements.common import (
     step_at_most,
 )
 from umab.theory.statements.ftrl import regret_against_best_at_most
-from umab.theory.trajectory import log_barrier
 
 
 @statement(

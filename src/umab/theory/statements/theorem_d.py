@@ -16,7 +16,7 @@ from umab.algorithms.scb_d import SCBD
 from umab.theory.late import LatePath, leader
 from umab.theory.path import Precise
 from umab.theory.statements.common import Sides, only_where, plain, statement
-from umab.theory.trajectory import PROVED_IN
+from umab.theory.theorems import PROVED_IN
 
 _proved = functools.partial(statement, where=PROVED_IN[SCBD.theorem], form="as proved", of=(SCBD.theorem,))
 """Declares a statement of this proof."""

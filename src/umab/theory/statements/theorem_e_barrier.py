@@ -13,13 +13,13 @@ import numpy as np
 
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_s import CHARGE, LIMIT
-from umab.theory.bounds import KAPPA, REST, SHARE
 from umab.theory.bounds_advised import growth_over_experts, jumps_over_experts
+from umab.theory.constants import KAPPA, REST, SHARE
 from umab.theory.path import PRECISION, Precise
 from umab.theory.statements import advised
 from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Sides, only_where, plain, product, statement
-from umab.theory.trajectory import PROVED_IN
+from umab.theory.theorems import PROVED_IN
 
 _proved = functools.partial(statement, where=PROVED_IN[UMABE.theorem], form="as proved", of=(UMABE.theorem,))
 """Declares a statement of this proof."""

@@ -15,14 +15,11 @@ from typing import Any
 import numpy as np
 
 from umab.algorithms.umab_s import DRIFT, UMABS
-from umab.theory.bounds import KAPPA, SHARE, clipping
+from umab.theory.constants import KAPPA, SHARE, clipping
 from umab.theory.late_barrier import ArrivalPath, fall_of_rate
 from umab.theory.path import PRECISION, Precise
 from umab.theory.statements.common import Sides, only_where, plain, product, statement
-from umab.theory.trajectory import core_of
-
-LATE = "docs/late.md"
-"""Where the proof is."""
+from umab.theory.theorems import LATE, core_of
 
 _proved = functools.partial(statement, where=LATE, form="as proved", of=(UMABS.theorem,))
 """Declares a statement of this proof."""

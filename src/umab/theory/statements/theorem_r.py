@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from umab.algorithms.umab_s import UMABS
-from umab.theory.bounds import KAPPA, REST, SHARE, clipping, growth, jumps
+from umab.theory.constants import KAPPA, REST, SHARE, clipping, growth, jumps
 from umab.theory.path import PRECISION, Precise
 from umab.theory.statements.common import (
     Sides,
@@ -27,7 +27,7 @@ from umab.theory.statements.common import (
     step_at_most,
 )
 from umab.theory.statements.ftrl import regret_of_ftrl
-from umab.theory.trajectory import PROVED_IN, core_of
+from umab.theory.theorems import PROVED_IN, core_of
 
 _proved = functools.partial(statement, where=PROVED_IN[UMABS.theorem], form="as proved", of=(UMABS.theorem,))
 """Declares a statement of this proof."""

@@ -16,11 +16,11 @@ import numpy as np
 
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.watch import MOST_ATTENTION
-from umab.theory.bounds import SHARE_WITH_BURSTS, most_bursts, most_starts
+from umab.theory.constants import SHARE_WITH_BURSTS, most_bursts, most_starts
 from umab.theory.path import Precise
 from umab.theory.statements import theorem_r
 from umab.theory.statements.common import Sides, Steps, exploration_at_most_floor, only_where, plain, statement
-from umab.theory.trajectory import PROVED_IN
+from umab.theory.theorems import PROVED_IN
 from umab.theory.watching import WatchedTrajectory
 
 MOST_FLOORS = np.longdouble(11) / 24
