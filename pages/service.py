@@ -30,6 +30,7 @@ from umab_service import (
     durations,
     feedback,
     ofrep,
+    protocol,
     recovery,
     reports,
     service,
@@ -38,6 +39,7 @@ from umab_service import (
 )
 from umab_service.metrics import MOST_SERIES, Metrics
 from umab_service.openapi import description
+from umab_service.protocol import Protocol
 from umab_service.routes import MOST_AT_ONCE, ROUTES
 from umab_service.schema import MOST_LEVELS, Feedback, NewDecision, NewExperiment
 from umab_service.sqlite import SQLite
@@ -252,6 +254,14 @@ def limits(api: dict[str, Any]) -> str:
         for each in path.values()
     }
     rows = [
+        ("connections at a time", f"{Protocol.most_connections:,}, or `--connections`", "503, and closed"),
+        (
+            "head of a request",
+            f"{_bytes(protocol.MOST_HEAD)}, each header with {protocol.PER_HEADER} bytes more",
+            "431, and closed",
+        ),
+        ("time that a head may take to arrive", f"{protocol.HEAD_SECONDS:g} s", "408, and closed"),
+        ("requests that wait on a connection", f"{protocol.MOST_PIPELINED}", "closed after their answers"),
         ("body of a request", _bytes(app.MOST_BODY), "413"),
         ("learner that is imported", _bytes(app.MOST_IMPORTED), "413"),
         ("time that a body may take to arrive", f"{bodies.BODY_SECONDS:g} s", "408"),

@@ -188,14 +188,18 @@ ERRORS = {
     403: ("the key has a lower role, or does not cover the experiment", "use another key"),
     404: ("the path, the experiment, the arm, the decision or the key does not exist", "look for a misspelt name"),
     405: ("the path exists, but not with this method", "the header `Allow` lists the methods"),
-    408: ("the body took too long to arrive", "try again"),
+    408: ("the head or the body took too long to arrive", "try again"),
     409: ("the request does not fit what is there", "look at what is there; trying again does not help"),
     410: ("it came after the wait", "nothing; late feedback was logged"),
     413: ("the body is too large", "send less at once"),
     422: ("a field is unknown, missing or outside its limits, or fields do not fit together", "correct the request"),
     429: ("too many wrong keys came from this address", "wait as long as `Retry-After` says"),
+    431: ("the head of the request is too large", "send fewer or shorter headers"),
     500: ("the server has a bug; nothing was stored", "read its log, report the bug, try again with the same ids"),
-    503: ("nothing could be stored, as on a full disk", "wait as long as `Retry-After` says, and try again"),
+    503: (
+        "nothing could be stored, as on a full disk, or there are too many connections",
+        "wait as long as `Retry-After` says, and try again",
+    ),
 }
 """What a status means, and what to do."""
 

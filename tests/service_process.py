@@ -134,6 +134,13 @@ class Server:
             connection.close()
 
 
+def resident(server: Server) -> int:
+    """Return how much memory the process of a server has, in bytes."""
+    assert server.process is not None
+    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 @contextlib.contextmanager
 def running(database: Path | str, **options: Any) -> Iterator[Server]:
     server = Server(database, **options)

@@ -23,8 +23,8 @@ from schemathesis import GenerationMode, checks
 from schemathesis import Response as Checked
 
 from service_app import ADMIN, Client
-from umab_service.app import HEADERS
 from umab_service.openapi import description
+from umab_service.problems import HEADERS
 from umab_service.recovery import recovered
 from umab_service.routes import ROUTES
 from umab_service.schema import encoded

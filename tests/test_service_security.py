@@ -26,9 +26,9 @@ from service_app import ADMIN, Client, Reply, identity_of
 from service_process import KEY, running
 from umab.cli import main
 from umab_service import decisions, throttle
-from umab_service.app import HEADERS
 from umab_service.keys import ROLES, Key
 from umab_service.ofrep import EvaluationRequest
+from umab_service.problems import HEADERS
 from umab_service.routes import ROUTES
 from umab_service.routing import Route
 from umab_service.schema import (

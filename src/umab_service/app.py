@@ -19,7 +19,7 @@ from umab_service.keys import Key, Keys
 from umab_service.metrics import CONTENT_TYPE, Metrics
 from umab_service.openapi import description
 from umab_service.peers import PATH as RELAY
-from umab_service.problems import Problem, unavailable
+from umab_service.problems import ONLY_TLS, RAW_HEADERS, Problem, unavailable
 from umab_service.relay import MISDIRECTED, MOST_RELAYED, Relay, asked_for
 from umab_service.routes import ROUTES
 from umab_service.routing import Call, JSONResponse, Route, decoded
@@ -33,17 +33,6 @@ MOST_BODY = 1 << 20
 MOST_IMPORTED = 32 << 20
 """The largest learner to import, in bytes."""
 
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-"""The headers of every answer."""
-_RAW_HEADERS = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in HEADERS.items()]
-_ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
-
 logger = logging.getLogger("umab_service")
 
 
@@ -56,7 +45,7 @@ class Application:
 
     def __init__(self, service: Service, keys: Keys, *, tls: bool = False, relay: Relay | None = None) -> None:
         self.service, self.keys, self._relay = service, keys, relay
-        self._headers = [*_RAW_HEADERS, _ONLY_TLS] if tls else _RAW_HEADERS
+        self._headers = [*RAW_HEADERS, ONLY_TLS] if tls else RAW_HEADERS
         self.metrics, self.throttle, self.bodies = Metrics(service), Throttle(), Bodies()
         self.dashboard = Dashboard(service, keys, self._admit)
         described = encoded(description(ROUTES))

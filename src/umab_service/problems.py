@@ -1,8 +1,22 @@
-"""Errors as RFC 9457 wants them: a status, a title, and a detail that states the rule and the value."""
+"""Errors as RFC 9457 wants them: a status, a title, and a detail that states the rule and the value.
+
+Also the headers of every answer, which errors have as well wherever they are found.
+"""
 
 from __future__ import annotations
 
 from http import HTTPStatus
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""The headers of every answer."""
+RAW_HEADERS = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in HEADERS.items()]
+ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Problem(Exception):

@@ -8,6 +8,7 @@ import gc
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -31,6 +32,9 @@ from umab_service.storage import DatabaseError, Storage
 KEYS_EVERY = 1.0
 """How soon a key that another server has made or revoked is known here, in seconds."""
 
+OTHER_FILES = 1000
+"""How many files the process may open besides its connections: of the database, and of TLS that has just begun."""
+
 logger = logging.getLogger("umab_service")
 
 
@@ -51,6 +55,8 @@ class Options:
     """Whether to check at the start that the log gives the last snapshots."""
     advertise: str = ""
     """The URL at which other servers on the same database reach this one."""
+    connections: int = Protocol.most_connections
+    """How many connections may be open at a time."""
     demo: bool = False
     """Whether to let a simulated world go on, which everybody on this machine may look at without a key."""
 
@@ -71,6 +77,9 @@ def serve(options: Options) -> None:
     logging.captureWarnings(True)
     if options.demo and not is_loopback(options.host):
         raise DatabaseError(f"a demonstration must listen on this machine only, but got the host {options.host!r}")
+    if options.connections < 1:
+        raise DatabaseError(f"a server must allow at least 1 connection, but got {options.connections}")
+    _allow_files(options.connections)
     storage = opened(options.database)
     if storage.shared and not options.advertise and options.host in ("0.0.0.0", "::"):
         raise DatabaseError(
@@ -83,6 +92,16 @@ def serve(options: Options) -> None:
             print(f"the first admin key, which is shown only once: {first_key}", flush=True)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(options, storage, first_key))
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process have so many connections besides its files, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -216,9 +235,12 @@ async def _watch_keys(storage: Storage, keys: Keys) -> None:
 
 
 def _configuration(options: Options, app: Application) -> uvicorn.Config:
+    class Limited(Protocol):
+        most_connections = options.connections
+
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=Limited,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -51,6 +51,13 @@ def add(commands: Commands) -> None:
         help="the address of a proxy, or several with commas between them, whose X-Forwarded headers are trusted",
     )
     serving.add_argument(
+        "--connections",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="how many connections may be open at a time; more are answered with 503 and closed (default: %(default)s)",
+    )
+    serving.add_argument(
         "--demo",
         action="store_true",
         help="show a simulated world with live traffic on the dashboard, without a key, in a database that is deleted "
@@ -120,6 +127,7 @@ def run_serve(options: argparse.Namespace) -> None:
                 proxies=options.proxy,
                 check=not options.no_check,
                 advertise=options.advertise,
+                connections=options.connections,
                 demo=options.demo,
             )
         )
