@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from helpers import PATIENCE
 from postgres import Postgres, needs_postgres, postgres
 from service_app import START, Client
-from service_process import KEY, running
+from service_process import KEY, Server, running
 from umab import cli
 from umab_service import storage as storages
 from umab_service.databases import opened
@@ -213,6 +217,119 @@ def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("umab_service.maintenance.copy", lambda *_: fail(0))
     assert run("backup", "--database", f"sqlite:///{client.path}", str(tmp_path / "saved.db")) == 130
     assert not list(tmp_path.glob("saved*"))
+
+
+KILLED = """
+import os, signal, sys
+from umab import cli
+from umab_service import maintenance
+
+def end(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+copy = maintenance.copy
+if sys.argv[1] == "before it is checked":
+    maintenance.check = end
+elif sys.argv[1] == "before it has its name":
+    os.replace = end
+else:
+    maintenance.copy = lambda source, target, note: copy(source, target, end)
+sys.exit(cli.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("when", ["in its middle", "before it is checked", "before it has its name"])
+@pytest.mark.parametrize("action", ["backup", "restore", "move"])
+def test_what_is_killed_half_way_leaves_no_database(
+    tmp_path: Path, action: str, when: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    with filled(tmp_path / "here") as client:
+        url, path = client.url, client.path
+    target = tmp_path / "target.db"
+    arguments = {
+        "backup": ["backup", "--database", url, str(target)],
+        "restore": ["restore", "--database", f"sqlite:///{target}", str(path)],
+        "move": ["move", "--from", url, "--to", f"sqlite:///{target}"],
+    }[action]
+    found = subprocess.run(
+        [sys.executable, "-c", KILLED, when, "db", *arguments], capture_output=True, timeout=PATIENCE
+    )
+    if (action, when) == ("backup", "before it is checked"):  # which it is not
+        assert found.returncode == 0
+    else:
+        assert found.returncode == -signal.SIGKILL
+        assert not target.exists()
+        assert run("check", "--database", f"sqlite:///{target}") == 2
+        assert run(*arguments) == 0, capsys.readouterr().err  # what is left does not stop the next one
+    with open_storage(url) as one, open_storage(f"sqlite:///{target}") as other:
+        assert rows(one) == rows(other)
+
+
+def test_a_copy_does_not_take_the_place_or_the_write_ahead_log_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    with filled(tmp_path / "here") as client:
+        url = client.url
+    target, stale = tmp_path / "target.db", tmp_path / "target.db-wal"
+    stale.write_bytes(b"frames")
+    for action in (["backup", "--database", url, str(target)], ["move", "--from", url, "--to", f"sqlite:///{target}"]):
+        assert run(*action) == 2
+        assert f"move {str(stale)!r} away" in capsys.readouterr().err
+        assert not target.exists() and stale.read_bytes() == b"frames"
+    stale.unlink()
+    with pytest.raises(RuntimeError, match="one process at a time"):
+        monkeypatch.setattr("umab_service.maintenance.copy", lambda *_: Server(target).start())
+        run("backup", "--database", url, str(target))
+
+
+@pytest.mark.parametrize("what", ["disk", "file"])
+@pytest.mark.parametrize("kind", ["backup", "database"])
+def test_what_lies_where_nothing_can_be_written_is_checked_and_restored(tmp_path: Path, kind: str, what: str) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with filled(disk) as client:
+        url, path, before = client.url, client.path, client.dump()
+    if kind == "backup":
+        path = disk / "saved.db"
+        assert run("backup", "--database", url, str(path)) == 0
+    for each in disk.iterdir():
+        if each != path:
+            each.unlink()
+    content, target = path.read_bytes(), tmp_path / "umab.db"
+    place = str(disk if what == "disk" else path)
+    with read_only(place):
+        assert run("check", "--database", f"sqlite:///{path}") == 0
+        assert run("backup", "--database", f"sqlite:///{path}", str(tmp_path / "again.db")) == 0
+        assert run("restore", str(path), "--database", f"sqlite:///{target}") == 0
+    assert [each.name for each in disk.iterdir()] == [path.name] and path.read_bytes() == content
+    with Client(tmp_path) as client:
+        assert client.dump() == before
+
+
+@contextlib.contextmanager
+def read_only(place: str) -> Iterator[None]:
+    """Let nobody write to a folder or file, not even who may do everything."""
+    if subprocess.run(["mount", "--bind", place, place], capture_output=True).returncode:
+        pytest.skip("a read-only disk needs the right to mount one")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", place], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_file_that_is_in_use_under_another_name_is_not_read_as_if_nobody_wrote_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with running(tmp_path / "umab.db"):
+        (folder / "other.db").hardlink_to(tmp_path / "umab.db")
+        with read_only(str(folder)):
+            assert run("check", "--database", f"sqlite:///{folder / 'other.db'}") == 2
+            assert "one process at a time" in capsys.readouterr().err
 
 
 # Checks.

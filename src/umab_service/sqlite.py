@@ -24,6 +24,8 @@ class SQLite(Storage):
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         self.connection: sqlite3.Connection
+        self._sealed = False
+        self._held = contextlib.ExitStack()
 
     @classmethod
     def of(cls, url: str) -> SQLite:
@@ -32,19 +34,32 @@ class SQLite(Storage):
 
     def open(self, *, to_write: bool = True) -> None:
         """Open the file; to write, it is made if it is not there."""
-        self.connection = connect(self.path, readonly=not to_write)
+        self._sealed = not to_write and is_sealed(self.path)
+        self.connection = connect(self.path, readonly=not to_write, sealed=self._sealed)
         try:
+            if self._sealed:  # so that it is not written meanwhile, under another name
+                self._held.enter_context(_held(self.path, self.path, shared=True))
             if to_write:
                 migrate(self.connection)
             else:
                 check_version("sqlite", self.version())
-        except DatabaseError:
-            self.connection.close()
+        except (DatabaseError, sqlite3.Error):
+            self.close()
             raise
 
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
+        self._held.close()
+
+    def make_whole(self) -> None:
+        """Leave one file that has everything, and needs no write-ahead log beside it to be read."""
+        try:
+            (mode,) = self.connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        except sqlite3.Error as error:
+            mode = error
+        if mode != "delete":
+            raise DatabaseError(f"the database {self.name!r} cannot be completed: {mode}")
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock file beside the database, and the database itself."""
@@ -53,7 +68,7 @@ class SQLite(Storage):
     @contextlib.contextmanager
     def reader(self) -> Iterator[Reader]:
         """Open the file once more, to read it."""
-        reader = connect(self.path, readonly=True)
+        reader = connect(self.path, readonly=True, sealed=self._sealed)
         try:
             yield reader
         except sqlite3.Error as error:
@@ -128,14 +143,29 @@ def path_of(url: str) -> Path:
     return Path(url[len(prefix) :])
 
 
-def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+def is_sealed(path: Path) -> bool:
+    """Whether a database cannot be written here, nor anything beside it, and has no write-ahead log.
+
+    SQLite reads such a file only if it is told that nobody changes it: else it would write an index of the log.
+    """
+    path = path.resolve()
+    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return not writable and not log_of(path).exists()
+
+
+def log_of(path: Path) -> Path:
+    """Return the write-ahead log of a database."""
+    return path.with_name(path.name + "-wal")
+
+
+def connect(path: Path, *, readonly: bool = False, sealed: bool = False) -> sqlite3.Connection:
     """Return a connection; one that writes has its commits on disk before they return."""
     try:
         if not readonly:
             with contextlib.suppress(FileExistsError):  # SQLite would let others read a new file
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         found = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rw'}",
+            f"{path.absolute().as_uri()}?mode={'ro' if readonly else 'rw'}{'&immutable=1' if sealed else ''}",
             uri=True,
             timeout=BUSY_SECONDS,
             isolation_level=None,
@@ -176,20 +206,20 @@ def lock_of(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _held(file: Path, path: Path) -> Iterator[None]:
+def _held(file: Path, path: Path, *, shared: bool = False) -> Iterator[None]:
     """Hold a file of a database by `flock`, which SQLite does not use.
 
     Keep the descriptor open for as long as the database: to close it drops the locks of SQLite, too.
     """
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(file, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise DatabaseError(
             f"the {'database' if file is path else 'lock'} {str(file)!r} cannot be opened: {error}"
         ) from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if not os.path.samestat(os.fstat(descriptor), os.stat(file)):
                 raise BlockingIOError  # whoever had it has put another file in its place
         except (BlockingIOError, FileNotFoundError):

@@ -36,6 +36,17 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
         raise
 
 
+def put_in_place(complete: Path, path: Path) -> None:
+    """Give a complete file its name once it is on disk, so that the name leads to all of it, even after a crash."""
+    handle = os.open(complete, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(complete, path)
+    _sync_folder(path.parent)
+
+
 def _sync_folder(folder: Path) -> None:
     """Write the names in a folder to disk: a file that was replaced is only there for good once its folder is."""
     if os.name == "nt":  # Windows does not open folders

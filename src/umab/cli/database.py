@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from umab._support.display import counted
 from umab._support.extras import extra
-from umab._support.files import check_readable
+from umab._support.files import check_readable, put_in_place
 from umab._support.progress import Progress
 from umab.cli.options import Commands, command
 from umab.cli.serve import add_database
@@ -101,31 +102,65 @@ def run_backup(options: argparse.Namespace) -> None:
     """Copy everything into a file."""
     if options.file.exists():
         raise ValueError(f"a backup must be a new file, but {str(options.file)!r} exists")
-    with _opened(options.database, alone=False) as source:
-        try:
-            with _opened(f"sqlite:///{options.file}", alone=True, new=True) as target:
-                _copy(source, target)
-        except BaseException:
-            for each in ("", "-wal", "-shm", ".lock"):
-                options.file.with_name(options.file.name + each).unlink(missing_ok=True)
-            raise
-    options.file.with_name(options.file.name + ".lock").unlink(missing_ok=True)
+    with _opened(options.database, alone=False) as source, _new_file(options.file) as target:
+        _copy(source, target)
 
 
 def run_restore(options: argparse.Namespace) -> None:
-    """Fill an empty database from a backup."""
-    _move(f"sqlite:///{options.file}", options.database)
+    """Fill an empty database from a backup, which is only read."""
+    with _opened(f"sqlite:///{options.file}", alone=False) as source:
+        _fill(source, options.database)
 
 
 def run_move(options: argparse.Namespace) -> None:
     """Copy everything from one database into another."""
-    _move(options.source, options.target)
+    with _opened(options.source, alone=True) as source:
+        _fill(source, options.target)
 
 
-def _move(source_url: str, target_url: str) -> None:
-    with _opened(source_url, alone=True) as source, _opened(target_url, alone=True, new=True) as target:
+def _fill(source: Storage, url: str) -> None:
+    """Copy everything into an empty database; one that is a new file gets its name when it is complete and checked."""
+    from umab_service.databases import opened
+
+    path = getattr(opened(url), "path", None)  # of SQLite
+    if path is None or (path.exists() and path.stat().st_size):
+        filling = _opened(url, alone=True, new=True)
+    else:
+        filling = _new_file(path)
+    with filling as target:
         _copy(source, target)
         _check(target)
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[Storage]:
+    """Make an SQLite database that gets its name once it is complete and on disk: what is killed before leaves none."""
+    from umab_service.sqlite import SQLite, lock_of, log_of, name_locked
+
+    name, path = str(path), path.resolve()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    target = SQLite(temporary)
+    target.name = name
+    with name_locked(path):
+        try:
+            if path.exists() and path.stat().st_size:
+                raise ValueError(f"a database to copy into must be new, but {name!r} exists")
+            if log_of(path).exists():
+                raise ValueError(
+                    f"a new database must have no write-ahead log, but there is one of another database: move "
+                    f"{str(log_of(path))!r} away first"
+                )
+            target.open()
+            try:
+                yield target
+                target.make_whole()
+            finally:
+                target.close()
+            put_in_place(temporary, path)
+        finally:
+            for each in ("", "-wal", "-shm"):
+                temporary.with_name(temporary.name + each).unlink(missing_ok=True)
+            lock_of(path).unlink(missing_ok=True)  # a server that comes now locks the database, too
 
 
 def _copy(source: Storage, target: Storage) -> None:
