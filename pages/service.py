@@ -280,6 +280,7 @@ def limits(api: dict[str, Any]) -> str:
         ("targetingKey", f"{ofrep.MOST_TARGETING_KEY:,} characters", "400"),
         ("experiments in a list", f"{queries['listed']['limit']['maximum']:,}", "422"),
         ("events that are read at once", f"{queries['events']['limit']['maximum']:,}", "422"),
+        ("events that are read at once, together", _bytes(reports.MOST_PAGE), "the page ends early"),
         ("rounds that estimates are made from", f"the latest {reports.MOST_ROUNDS:,}", "older ones are not used"),
         ("pairs of experiment and arm with metrics of their own", f"{MOST_SERIES:,}", "others are left out"),
         ("wrong keys from one address that are answered at once", f"{throttle.FREE}", "429 afterwards"),

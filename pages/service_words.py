@@ -126,9 +126,9 @@ ROUTES = {
     ),
     "events": About(
         "Read the log",
-        "Events with numbers above `after`, at most `limit`, one JSON object per line. The header `X-Next-After` has "
-        "the number to go on from; if it equals `after`, there is nothing new. Numbers begin at 1, or later if the log "
-        "was pruned.",
+        "Events with numbers above `after`, at most `limit`, one JSON object per line. A page ends "
+        "early if its events are large together. The header `X-Next-After` has the number to go on from; if it equals "
+        "`after`, there is nothing new. Numbers begin at 1, or later if the log was pruned.",
         {404: _NO_EXPERIMENT},
     ),
     "export": About(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from service_app import ADMIN, Client, Reply
-from umab_service import app, bodies, feedback
+from umab_service import app, bodies, feedback, reports
 from umab_service.app import MOST_BODY
 from umab_service.schema import MOST_ARMS, MOST_LEVELS
 from umab_service.service import MOST_METADATA
@@ -141,6 +143,97 @@ def test_a_learner_to_import_may_be_larger_but_not_as_large_as_it_likes(
     refuses(client, IMPORT, b"[" + b" " * (2 * MOST_BODY) + b"]", "a saved learner must be")
     monkeypatch.setattr(app, "MOST_IMPORTED", 3 * MOST_BODY)
     refuses(client, IMPORT, b" " * (3 * MOST_BODY + 1), f"at most {3 * MOST_BODY} bytes", 413)
+
+
+# What is read of a log.
+
+
+def logged(client: Client, kind: str, bodies: Iterable[Any]) -> None:
+    """Append events to the log, which nothing but reports and readers of the log will see."""
+    found = client.service.experiments["x"]
+    for body in bodies:
+        client.service.event(found, kind, body)
+    client.run(client.service.stored())
+
+
+def test_a_page_of_the_log_ends_before_it_is_too_large_and_no_event_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MOST_PAGE", 10_000)
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        sizes = [100] * 200 + [9_000, 9_000, 50_000, 50_000, 10] + [4_000] * 5
+        logged(client, "late", ({"key": "a" * size} for size in sizes))
+        found, after = [], "0"
+        while True:
+            page = client.ask("GET", f"{EVENTS}?after={after}&limit=10000")
+            assert len(page.content) < 20_000 or len(page.json) == 1  # what is around each body is not counted
+            after = page.headers["x-next-after"]
+            if not page.json:
+                break
+            assert int(after) == page.json[-1]["seq"]
+            found += page.json
+        assert [each["seq"] for each in found] == list(range(1, len(sizes) + 2))
+        assert [len(each["body"]["key"]) for each in found[1:]] == sizes
+        assert client.ask("GET", f"{EVENTS}?after={after}").headers["x-next-after"] == after
+
+
+def test_the_log_and_reports_are_read_outside_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        client.decide("d1")
+        assert client.ask(*TELL, {"loss": 1.0}).status == 200
+        storage, threads = client.service.storage, []
+        reader = storage.reader
+
+        def watched() -> Any:
+            threads.append(threading.get_ident())
+            return reader()
+
+        monkeypatch.setattr(storage, "reader", watched)
+        monkeypatch.setattr(storage, "soon", None)  # it reads in the loop
+        assert len(client.ask("GET", EVENTS).json) == 3
+        assert client.ask("GET", "/v1/experiments/x/report").json["estimates"]["rounds"] == 1
+        assert client.ask(*EVALUATE, {"arm": "a"}).status in (200, 422)
+        assert len(threads) == 3 and threading.get_ident() not in threads
+
+
+def expired(number: int, n_rounds: int) -> dict[str, Any]:
+    """Return what the log says if so many choices expire together."""
+    return {"learned": [[f"{number}-{k}", ["ab"[k % 2], k % 2, 0.5, "x"], float(k % 2)] for k in range(n_rounds)]}
+
+
+def test_estimates_stop_at_the_limit_of_rounds_and_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event holds up to 500 rounds, so that a limit of events is none."""
+    monkeypatch.setattr(reports, "MOST_ROUNDS", 1200)
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        logged(client, "expired", (expired(number, 500) for number in range(1500)))
+        tracemalloc.start()
+        try:
+            rounds = client.ask("GET", "/v1/experiments/x/report").json["estimates"]["rounds"]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert rounds == 1200
+        assert peak < 60 << 20  # all 1,200 events that the limit once stood for hold 600,000 rounds
+        logged(client, "learned", ({"decision": f"d{k}", "draw": ["b", 1, 0.5], "value": 7.0} for k in range(1199)))
+        reply = client.ask(*EVALUATE, {"arm": "b"}).json
+        assert (reply["rounds"], reply["estimate"]["mean"]) == (1200, 7.0)  # the latest ones; one is of the arm a
+
+
+@pytest.mark.parametrize("n_events", [0, 1, 2, 499, 500, 501, 1000, 1001])
+def test_estimates_miss_no_event(tmp_path: Path, n_events: int) -> None:
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        logged(client, "learned", ({"decision": f"d{k}", "draw": ["a", 0, 0.5], "value": 1.0} for k in range(n_events)))
+        logged(client, "late", [{"decision": "d0", "draw": ["a", 0, 0.5], "value": 3.0}] if n_events else [])
+        estimates = client.ask("GET", "/v1/experiments/x/report").json["estimates"]
+        assert estimates["rounds"] == n_events
+        if n_events:
+            assert estimates["paid"] == pytest.approx((n_events + 2) / n_events)  # the latest outcome counts
 
 
 LIMITS: dict[str, tuple[tuple[str, str], Any, str]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -29,47 +28,88 @@ from umab_service.storage import Storage
 
 MOST_ROUNDS = 100_000
 """How many of the latest rounds of the log estimates are made from."""
+READ_AT_ONCE = 500
+"""How many events estimates read at a time: one of them may hold 500 rounds."""
+MOST_PAGE = 4 << 20
+"""How large the events of a page may be together, in bytes."""
 
 
-async def events(service: Service, experiment: Experiment, after: int, limit: int) -> tuple[Iterator[bytes], int]:
+async def events(service: Service, experiment: Experiment, after: int, limit: int) -> tuple[bytes, int]:
     """Return events after a number as lines of JSON, and the number of the last of them."""
-    rows = await service.storage.soon(
-        "SELECT seq, at, kind, body FROM events WHERE experiment = ? AND seq > ? ORDER BY seq LIMIT ?",
-        (experiment.id, after, limit),
-    )
+    return await asyncio.to_thread(_page, service.storage, experiment.id, after, limit)
+
+
+def _page(storage: Storage, experiment: int, after: int, limit: int) -> tuple[bytes, int]:
+    """Return a page of events, which ends early if it becomes large; but it has at least one, if there is one."""
+    rest = "FROM events WHERE experiment = ? AND seq > ?"
+    with storage.reader() as reader:
+        sizes = reader.execute(f"SELECT seq, length(body) {rest} ORDER BY seq LIMIT ?", (experiment, after, limit))
+        last, left = after, MOST_PAGE
+        for seq, size in sizes.fetchall():
+            left -= size
+            if left < 0 and last > after:
+                break
+            last = seq
+        rows = reader.execute(
+            f"SELECT seq, at, kind, body {rest} AND seq <= ? ORDER BY seq", (experiment, after, last)
+        ).fetchall()
     lines = (
         encoded({"seq": seq, "at": instant(at), "kind": kind, "body": _public(kind, body)}) + b"\n"
         for seq, at, kind, body in rows
     )
-    return lines, rows[-1][0] if rows else after
+    return b"".join(lines), last
 
 
 def _public(kind: str, content: bytes) -> Any:
     """Return an event without the learner in it: who knows its random numbers knows the draws to come."""
     if kind not in (log.CREATED, log.IMPORTED):
         return msgspec.Raw(content)
-    body = msgspec.json.decode(content)
+    body = _parts.decode(content)
     del body["learner"]
     return body
 
 
-def _rounds(storage: Storage, experiment: int) -> list[tuple[str, float, float]]:
-    """Return arm, probability and loss or reward of the latest decisions whose outcome is known, also a late one."""
+_parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _rounds(storage: Storage, experiment: int) -> dict[str, list[Any]]:
+    """Return arm, probability and loss of the latest decisions whose outcome is known, also a late one, as columns.
+
+    A reward stands in the column of losses, too: estimates are the same for both.
+    """
+    found: dict[str, tuple[str, float, float]] = {}
+    names: dict[str, str] = {}
+    n_events = 0
     with storage.reader() as reader:
-        rows = reader.execute(
-            "SELECT kind, body FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') "
-            "ORDER BY seq DESC LIMIT ?",
-            (experiment, MOST_ROUNDS),
-        ).fetchall()
-        found: dict[str, tuple[str, float, float]] = {}
-        for kind, content in rows:
-            body = msgspec.json.decode(content)
-            if "key" in body:  # a late part of a sum is no outcome
-                continue
-            outcomes = body["learned"] if kind == log.EXPIRED else [(body["decision"], body["draw"], body["value"])]
-            for decision, draw, value in outcomes:
-                found.setdefault(decision, (draw[0], draw[2], value))  # the latest one counts: late, but real
-        return list(found.values())[::-1]
+        before, more = 2**62, True
+        while more and n_events < MOST_ROUNDS:
+            rows = reader.execute(
+                "SELECT seq, kind, body FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') "
+                "AND seq < ? ORDER BY seq DESC LIMIT ?",
+                (experiment, before, min(READ_AT_ONCE, MOST_ROUNDS - n_events)),
+            ).fetchall()
+            n_events += len(rows)
+            more, before = len(rows) == READ_AT_ONCE, rows[-1][0] if rows else 0
+            for _, kind, content in rows:
+                body = msgspec.json.decode(content)
+                if "key" in body:  # a late part of a sum is no outcome
+                    continue
+                outcomes = body["learned"] if kind == log.EXPIRED else [(body["decision"], body["draw"], body["value"])]
+                for decision, draw, value in outcomes:
+                    # The latest one counts: late, but real.
+                    found.setdefault(decision, (names.setdefault(draw[0], draw[0]), draw[2], value))
+                    if len(found) == MOST_ROUNDS:
+                        return _columns(found)
+    return _columns(found)
+
+
+def _columns(found: dict[str, tuple[str, float, float]]) -> dict[str, list[Any]]:
+    """Return rounds in the order in which they were, each column for itself."""
+    columns: list[list[Any]] = [[], [], []]
+    for each in reversed(found.values()):
+        for column, value in zip(columns, each, strict=True):
+            column.append(value)
+    return dict(zip(("arm", "probability", "loss"), columns, strict=True))
 
 
 async def report(service: Service, experiment: Experiment) -> Report:
@@ -92,15 +132,16 @@ _STATES: dict[bool | None, Any] = {True: "kept", False: "undone", None: "on tria
 def _estimated(storage: Storage, experiment: int, arms: list[str], maximize: bool) -> Estimates:
     """Return the mean of what was paid, and estimates for each arm and for choosing at random."""
     rounds = _rounds(storage, experiment)
-    if not rounds:
+    losses = rounds["loss"]
+    if not losses:
         return Estimates(0)
-    paid = math.fsum(value / len(rounds) for *_, value in rounds)
+    paid = math.fsum(value / len(losses) for value in losses)
     always = {arm: _estimate(rounds, arm) for arm in arms}
     known = {arm: each for arm, each in always.items() if each is not None}
     best = (max if maximize else min)(known, key=lambda arm: known[arm].mean, default=None)
     at_random = _estimate(rounds, {arm: 1.0 / len(arms) for arm in arms})
     return Estimates(
-        rounds=len(rounds),
+        rounds=len(losses),
         paid=paid,
         always=always,
         at_random=at_random,
@@ -120,7 +161,7 @@ def _difference(paid: float, other: Estimate, maximize: bool) -> Difference:
     return Difference(sign * (paid - other.mean) + 0.0, *((low, high) if maximize else (high, low)))
 
 
-def _estimate(rounds: list[tuple[str, float, float]], target: Any) -> Estimate | None:
+def _estimate(rounds: dict[str, list[Any]], target: Any) -> Estimate | None:
     """Return an estimate with its interval; None if the log says nothing about the target."""
     try:
         return _shown(offpolicy.estimate(rounds, target))
@@ -146,7 +187,7 @@ async def evaluation(service: Service, experiment: Experiment, given: Target) ->
 
 def _evaluated(storage: Storage, experiment: int, target: Any) -> Evaluation:
     rounds = _rounds(storage, experiment)
-    if not rounds:
+    if not rounds["loss"]:
         raise ValueError("an evaluation needs a log with feedback, but there is none yet")
     found = offpolicy.estimate(rounds, target)
     return Evaluation(found.n_rounds, _shown(found))

@@ -5,7 +5,7 @@ The two that are asked for most come first: paths are tried in this order.
 
 from __future__ import annotations
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from umab_service import administration, decisions, reports, spread
 from umab_service import feedback as feedbacks
@@ -222,8 +222,7 @@ async def events(call: Call) -> Response:
     found = call.service.experiment(call.name)
     after, limit = call.number("after", 0, 0, 2**53), call.number("limit", 1000, 1, 10_000)
     lines, last = await reports.events(call.service, found, after, limit)
-    headers = {"X-Next-After": str(last)}
-    return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
+    return Response(lines, media_type="application/x-ndjson", headers={"X-Next-After": str(last)})
 
 
 @route(
