@@ -35,9 +35,12 @@ Array = npt.NDArray[np.float64]
 _FEW = 30.0
 """Effective rounds below which a normal interval should not be trusted."""
 
-_UNEVEN = 0.25
-"""Effective rounds, as a share of the rounds that count at all, below which weights are uneven. The result then depends
-on rare rounds with large weights, which the log may lack, and the interval is too short."""
+_FEW_WITH_TAILS = 20.0
+"""Effective rounds, over the kurtosis of the losses, below which the estimate hangs on a few rounds.
+
+So many rounds would carry Σ(w(l - m))² if the losses had the same tails wherever weights are large. What the terms
+themselves say is no use: where a rare loss of an arm that was given up is missing, and the estimate wrong, they look
+the evenest. So the tails are those of all losses of the log. `benchmarks/coverage.py` measures what that is worth."""
 
 _FAR = 4.0
 """How many standard errors the mean weight may be away from 1, its expected value."""
@@ -110,7 +113,8 @@ def estimate(
         "snips" or "ips"; the docstring of this module has the formulas.
     confidence
         The confidence of the interval. It is the normal one, from the central limit theorem for martingales and an
-        estimated variance. Losses have no known range, so no interval could hold without such an approximation.
+        estimated variance, corrected for the skewness of the weighted losses (Hall 1992). Losses have no known range,
+        so no interval could hold without such an approximation.
 
     Examples
     --------
@@ -149,14 +153,18 @@ def estimate(
         weighted = weights * losses
         mean, exponent = float(weighted.mean()), loss_exponent + weight_exponent
         error = float(weighted.std(ddof=1)) / math.sqrt(n_rounds)
+        skewness, dependence = _skewness(weighted - mean), 0.0
     else:
         # The ratio to first order in its Taylor series. Deviations from a mean that comes from the same rounds are too
         # small, by the factor that turns n into n - 1 if all weights are equal.
         mean, exponent = float((weights * losses).sum()) / total, loss_exponent
         few = 1.0 - 1.0 / n_effective
-        spread = math.sqrt(float(((weights * (losses - mean)) ** 2).sum())) / total
-        error = spread / math.sqrt(few) if few > 0.0 else math.inf
-    half = statistics.NormalDist().inv_cdf(0.5 + confidence / 2.0) * error
+        terms = weights * (losses - mean)
+        spread = math.sqrt(float((terms**2).sum()))
+        error = spread / total / math.sqrt(few) if few > 0.0 else math.inf
+        skewness, dependence = _skewness(terms), float((terms * weights).sum()) / total / spread if spread else 0.0
+    z = statistics.NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    below, above = (error * _quantile(end, skewness, dependence) for end in (z, -z))
     result = _scaled(mean, exponent)
     if not math.isfinite(result):
         raise ValueError(f"the estimate must fit into a float, but it is {mean!r}·2^{exponent}")
@@ -165,17 +173,18 @@ def estimate(
     doubts = [f"no round has arm={label!r}, which the target would choose" for label in unseen]
     if n_effective < _FEW:
         doubts.append(f"the log is worth only {n_effective:.1f} rounds of the target")
-    elif n_effective < _UNEVEN * (n_used := int(np.count_nonzero(weights))):
+    elif n_effective < _FEW_WITH_TAILS * (kurtosis := _kurtosis(losses)):
         doubts.append(
-            f"the weights are uneven: {n_used} rounds count as {n_effective:.1f}, so the interval may be too short"
+            f"a few rounds carry most of the estimate: {n_effective:.1f} effective rounds, but a kurtosis of "
+            f"{kurtosis:.3g} needs {_FEW_WITH_TAILS * kurtosis:.0f}"
         )
     if abs(mean_weight - one) > _FAR * weight_error + 1e-9 * one:
         shown = _scaled(mean_weight, weight_exponent)
         doubts.append(f"the weights average {shown:.3g} and not 1, as if probabilities did not belong to their draws")
     return Estimate(
         mean=result,
-        low=_scaled(mean - half, exponent),
-        high=_scaled(mean + half, exponent),
+        low=_scaled(mean - below, exponent),
+        high=_scaled(mean - above, exponent),
         confidence=float(confidence),
         standard_error=_scaled(error, exponent),
         estimator=estimator,
@@ -275,6 +284,38 @@ def read_log(
     """
     named, are_rewards = Named.of(arm=arm, probability=probability, loss=loss, reward=reward)
     return rounds_of(read(log, decimal=decimal), named, reward=are_rewards).as_columns()
+
+
+def _skewness(terms: Array) -> float:
+    """Return the skewness of the sum of independent terms whose mean is 0: between -1 and 1."""
+    largest = float(np.abs(terms).max())
+    if largest == 0.0:
+        return 0.0
+    terms = terms / largest
+    return float((terms**3).sum() / (terms**2).sum() ** 1.5)
+
+
+def _kurtosis(losses: Array) -> float:
+    """Return the kurtosis of losses: 1 if all are equally far from their mean, 3 if they are normal, and no limit."""
+    far = losses - losses.mean()
+    largest = float(np.abs(far).max())
+    if largest == 0.0:
+        return 1.0
+    squares = (far / largest) ** 2
+    return len(squares) * float((squares**2).sum()) / float(squares.sum()) ** 2
+
+
+def _quantile(z: float, skewness: float, dependence: float) -> float:
+    """Return the quantile of the studentised estimate at which the normal distribution has the quantile z.
+
+    To first order in its Edgeworth expansion, t + a·t² + skewness/6 is normal, where a = skewness/3 - dependence. With
+    the term a²·t³/3 of the next order it is a cube, so that it never decreases and can be solved for t: Hall 1992, On
+    the removal of skewness by transformation. The dependence is Σwu/(Σw·√Σu²) with u = w·(l - m): if the terms depend
+    on the weights, so does the error of the mean m that is in their estimated variance.
+    """
+    a, x = skewness / 3.0 - dependence, z - skewness / 6.0
+    root = float(np.cbrt(1.0 + 3.0 * a * x))
+    return 3.0 * x / (root * root + root + 1.0)  # (root - 1)/a, also if a is 0
 
 
 def _scaled(value: float, exponent: int) -> float:
