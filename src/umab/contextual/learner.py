@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -21,8 +20,8 @@ from umab.contextual.models import KINDS, Linear, Regressor
 from umab.online import forks
 from umab.online.choice import Choice, Label, labels_of
 from umab.online.feedback import as_loss
+from umab.online.guarded import Guarded
 from umab.online.learner import Learner as OnlineLearner
-from umab.online.persistent import Guarded
 
 FORMAT, VERSION = "umab.contextual.Learner", 1
 
@@ -93,12 +92,13 @@ class Learner(Guarded):
 
     def _start(self, contexts: dict[str, Known], kinds: Kinds) -> None:
         self._contexts, self._kinds = contexts, kinds
-        self._lock, self._busy = threading.RLock(), False
+        self._guard()
         forks.watch(self)
 
     def _after_fork(self) -> bool:
         """Go on in the child of a fork, where the learner inside has no open choices."""
-        self._lock, self._busy, self._contexts = threading.RLock(), False, {}
+        self._guard()
+        self._contexts = {}
         return False  # the learner inside counts itself
 
     def __getstate__(self) -> tuple[Any, ...]:

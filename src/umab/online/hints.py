@@ -98,4 +98,5 @@ class Hints:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, LearnerWarning, stacklevel=4)  # the line that called `select` or `update`
+    # The line that called `select` or `update`, which `changing` is around.
+    warnings.warn(message, LearnerWarning, stacklevel=5)

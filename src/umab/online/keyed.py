@@ -21,11 +21,12 @@ from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
 from umab.algorithms.names import as_policy
+from umab.online.arguments import Clock, clock_of, seed_of
 from umab.online.choice import Label, labels_of, unknown_arm
 from umab.online.core import Core
+from umab.online.guarded import nested
 from umab.online.keyed_learner import KeyedLearner
 from umab.online.keyed_store import FORKED, FORMAT, VERSION, Row, Store
-from umab.online.persistent import Clock, clock_of, nested, seed_of
 from umab.online.saved import read_policy, read_text
 
 _LONGEST = 1000

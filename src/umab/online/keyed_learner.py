@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,7 +39,7 @@ class KeyedLearner(Learner):
         self._n_open_stored = 0
         if self._loaded is not None:
             return super()._after_fork()
-        self._lock, self._busy = threading.RLock(), False
+        self._guard()
         return False
 
     def _follow(self, core: Core) -> None:

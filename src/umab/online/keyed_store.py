@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 from umab._support.files import write_atomically
 from umab.online.choice import Label
-from umab.online.persistent import nested
+from umab.online.guarded import nested
 from umab.online.saved import read_labels
 
 FORMAT, VERSION = "umab.Learners", 1
