@@ -35,7 +35,7 @@ from umab_service.peers import PATH, Asked, Away, Told
 from umab_service.postgres import PostgreSQL
 from umab_service.relay import Relay
 from umab_service.service import Service
-from umab_service.storage import DatabaseError
+from umab_service.storage import DatabaseError, LeaseLost
 from umab_service.writer import Writer
 
 pytestmark = needs_postgres()
@@ -443,5 +443,87 @@ def test_commits_never_overlap() -> None:
         await flushing
         await asyncio.gather(*jobs)
         assert storage.most == 1
+
+    run_soon(run())
+
+
+REFUSED = (
+    {"arms": ["a", "b"], "policy": "unknown"},
+    {"arms": ["a", "b"], "wait": "PT1S"},
+    {"arms": ["a", "a"]},
+    {"arms": []},
+    {"arms": ["a", "b"], "policy": "exp3", "seed": -1},
+)
+
+
+def test_what_is_not_created_reserves_no_name(url: str) -> None:
+    async def run() -> None:
+        async with servers(url) as (first, second):
+            for number, settings in enumerate(REFUSED):
+                for each in (first, second):
+                    reply = await each.ask("POST", "/v1/experiments", {"name": f"refused{number}", **settings})
+                    assert reply.status_code == 422, reply.text
+            assert await first.ownership._leases.ask("SELECT name FROM experiments") == []
+            await first.create("refused0")
+            known = await second.ask("POST", "/v1/experiments", {"name": "refused0", "arms": ["a", "a"]})
+            assert known.status_code == 409, "who owns it answers, as if nobody else were there"
+
+    run_soon(run())
+
+
+def test_names_that_are_only_reserved_do_not_count_and_go_with_their_server(url: str) -> None:
+    async def run() -> None:
+        async with servers(url) as (first, second):
+            for number in range(4):
+                await first.create(f"x{number}")
+            for number in range(10):
+                assert await first.ownership._leases.reserve(f"reserved{number}") is not None
+            for each in (first, second, first):
+                await each.ownership.look_around()
+            mine = [len(each.service.experiments) for each in (first, second)]
+            assert mine == [2, 2], "each has its share of what exists"
+            ask = first.ownership._leases.ask
+            await ask("UPDATE servers SET until = 0 WHERE id = %s", (second.service.storage.server,))
+            assert await second.ownership._leases.reserve("late") is None, "a server without a lease reserves nothing"
+            await first.ownership.look_around()
+            assert len(await ask("SELECT id FROM experiments WHERE settings IS NULL")) == 10
+        async with servers(url, 1) as (third,):
+            assert len(third.service.experiments) == 4
+            assert await third.ownership._leases.ask("SELECT id FROM experiments WHERE settings IS NULL") == []
+            await third.create("reserved0")
+
+    run_soon(run())
+
+
+def test_an_event_of_an_experiment_that_is_not_there_is_not_committed(url: str) -> None:
+    async def run() -> None:
+        async with servers(url, 1) as (server,):
+            number = await server.ownership._leases.reserve("x")
+            await server.ownership._leases.ask("DELETE FROM experiments")
+            with pytest.raises(LeaseLost):
+                await server.service.storage.commit([(sql.NEW_EVENT, (number, 1, 0.0, "created", b"{}"))])  # type: ignore[misc]
+            assert await server.ownership._leases.ask("SELECT seq FROM events") == []
+
+    run_soon(run())
+
+
+def test_waits_end_beside_an_experiment_that_cannot_be_loaded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "EXPIRED_AT_ONCE", 5)
+
+    async def run() -> None:
+        async with servers(url, 1) as (server,):
+            for name in ("damaged", "x", "y"):
+                await server.create(name, wait="PT1S", default_loss=1.0)
+                for number in range(7):
+                    assert (await server.decide(name, f"d{number}")).status_code == 201
+            await server.ownership._leases.ask("DELETE FROM events WHERE experiment = 1")
+        async with servers(url, 1) as (server,):
+            service = server.service
+            assert service.experiments.keys() == {"x", "y"}
+            server.now += 60.0
+            while await silence.expire(service):
+                pass
+            assert [each.n_open for each in service.experiments.values()] == [0, 0]
+            assert len(await service.storage.soon("SELECT id FROM decisions WHERE due IS NOT NULL")) == 7
 
     run_soon(run())

@@ -155,7 +155,7 @@ def test_the_place_of_an_experiment_is_looked_up_again_after_its_server_did_not_
     forgotten: list[str] = []
 
     class Places:
-        async def locate(self, name: str, *, create: bool) -> str:
+        async def locate(self, name: str, *, create: object) -> str:
             return "http://silent"
 
         def misplaced(self, name: str) -> None:
@@ -169,7 +169,7 @@ def test_the_place_of_an_experiment_is_looked_up_again_after_its_server_did_not_
 
         relay.ask = silent  # type: ignore[method-assign]
         with pytest.raises(Problem, match="it did not answer"):
-            await relay.answered("x", Asked("GET", "/", b"", [], "", b""), None, create=False, relayed=False)  # type: ignore[arg-type]
+            await relay.answered("x", Asked("GET", "/", b"", [], "", b""), None, relayed=False)  # type: ignore[arg-type]
 
     asyncio.run(asked())
     assert forgotten == ["x"]
@@ -214,7 +214,7 @@ def test_a_server_commits_nothing_to_a_database_that_has_lost_what_its_learners_
     async def run() -> None:
         service = Service(PostgreSQL(url))
         await service.start(address="http://127.0.0.1:1")
-        await service.ownership.locate("x", create=True)  # type: ignore[union-attr]
+        await service.ownership.locate("x", create=lambda: None)  # type: ignore[union-attr]
         administration.create(service, NewExperiment("x", ["a", "b"]))
         await service.stored()
         assert await decided(service, "lost")

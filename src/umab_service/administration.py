@@ -28,15 +28,21 @@ def create(service: Service, given: NewExperiment) -> Answer:
                 f"an experiment with the name {given.name!r} must not exist with other settings, but it does"
             )
         return Answer(200, service.described(known))
-    try:
-        learner = Learner(settings.policy, given.arms, seed=given.seed, maximize=given.maximize, clock=service.clock)
-    except (ValueError, TypeError) as error:
-        raise invalid(str(error)) from None
+    learner = new_learner(service, given)
     found = Experiment(service.new_number(given.name), given.name, service.clock(), settings, learner)
     service.statements.append((sql.NEW_EXPERIMENT, (found.id, found.name, encoded(settings), found.created)))
     service.put(found)
     service.event(found, log.CREATED, {"settings": settings, "learner": learner.to_json(indent=None)})
     return Answer(201, service.described(found))
+
+
+def new_learner(service: Service, given: NewExperiment) -> Learner:
+    """Return the learner of a new experiment; refuse what cannot be created."""
+    settings = settings_of(given)
+    try:
+        return Learner(settings.policy, given.arms, seed=given.seed, maximize=given.maximize, clock=service.clock)
+    except (ValueError, TypeError) as error:
+        raise invalid(str(error)) from None
 
 
 def change(service: Service, name: str, given: ChangedExperiment) -> Answer:

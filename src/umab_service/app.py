@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from umab_service import ofrep
+from umab_service import administration, ofrep
 from umab_service.bodies import Bodies
 from umab_service.dashboard import MOST_FORM, Dashboard
 from umab_service.keys import Key, Keys
@@ -154,7 +154,8 @@ class Application:
         if name is None or (creates and not call.key.may("admin", name)):
             return await route.handler(call)
         here = functools.partial(route.handler, call)
-        return await self._relay.answered(name, asked, here, create=creates, relayed=call.relayed)
+        create = functools.partial(administration.new_learner, self.service, call.body) if creates else None
+        return await self._relay.answered(name, asked, here, create=create, relayed=call.relayed)
 
     async def _page(self, scope: Scope, receive: Receive) -> tuple[str, Response]:
         """Return the label and the answer of a request for a page, from the server that has the experiment."""
@@ -175,7 +176,7 @@ class Application:
 
         try:
             asked = asked_for(scope, content)
-            return label, await self._relay.answered(name, asked, here, create=False, relayed="relayed" in scope)
+            return label, await self._relay.answered(name, asked, here, relayed="relayed" in scope)
         except Problem as problem:
             if problem.status == MISDIRECTED:
                 raise

@@ -100,6 +100,7 @@ class Leases:
     async def register(self, address: str) -> int:
         """Begin a new lease, and return its number."""
         query = f"INSERT INTO servers (address, until) VALUES (%s, {_NOW} + %s) RETURNING id"
+        await self._forget_reserved()  # what servers that were killed have left
         began = time.monotonic()
         ((self.me,),) = await self.ask(query, (address, LEASE_SECONDS))
         self.until = began + LEASE_SECONDS
@@ -118,6 +119,7 @@ class Leases:
         """End the lease, so that others need not wait for its end."""
         try:
             await self.ask("UPDATE experiments SET owner = NULL WHERE owner = %s", (self.me,))
+            await self._forget_reserved()
             await self.ask("DELETE FROM servers WHERE id = %s", (self.me,))
         finally:
             await self._questions.close()
@@ -165,10 +167,15 @@ class Leases:
         if gone:
             ids = [number for (number,) in gone]
             await self.ask("UPDATE experiments SET owner = NULL WHERE owner = ANY(%s)", (ids,))
+            await self._forget_reserved()
+
+    async def _forget_reserved(self) -> None:
+        """Let go of names that were reserved by servers that are gone, and never became experiments."""
+        await self.ask("DELETE FROM experiments WHERE owner IS NULL AND settings IS NULL")
 
     async def claim(self, most: int, name: str | None = None) -> list[int]:
-        """Own experiments that nobody owns; return their numbers."""
-        only = "" if name is None else "AND name = %(name)s"
+        """Own experiments that nobody owns, or a name that is only reserved; return their numbers."""
+        only = "AND settings IS NOT NULL" if name is None else "AND name = %(name)s"
         rows = await self.ask(
             f"{_HELD} UPDATE experiments SET owner = held.id FROM held WHERE owner IS NULL AND experiments.id IN "
             f"(SELECT id FROM experiments WHERE owner IS NULL {only} ORDER BY id LIMIT %(most)s "
@@ -180,9 +187,9 @@ class Leases:
     async def servers(self) -> dict[int | None, int]:
         """Return how many experiments each server that answers owns, and under None how many nobody owns."""
         rows = await self.ask(
-            "SELECT servers.id, count(experiments.id) FROM servers LEFT JOIN experiments ON owner = servers.id "
+            "SELECT servers.id, count(settings) FROM servers LEFT JOIN experiments ON owner = servers.id "
             f"WHERE until > {_NOW} AND (address <> '' OR servers.id = %s) GROUP BY servers.id "
-            "UNION ALL SELECT NULL, count(*) FROM experiments WHERE owner IS NULL",
+            "UNION ALL SELECT NULL, count(settings) FROM experiments WHERE owner IS NULL",
             (self.me,),
         )
         return dict(rows)

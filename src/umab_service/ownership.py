@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from umab_service import statements as sql
@@ -154,10 +155,11 @@ class Ownership:
 
     # Where an experiment is.
 
-    async def locate(self, name: str, *, create: bool = False) -> str | None:
+    async def locate(self, name: str, *, create: Callable[[], object] | None = None) -> str | None:
         """Return the address of the server that owns an experiment; None if it is here, in memory.
 
-        With `create`, a name that does not exist is reserved here. Raise `Elsewhere` to have it tried again.
+        With `create`, a name that does not exist is reserved here, unless that raises: what is refused must leave no
+        name behind. Raise `Elsewhere` to have it tried again.
         """
         service = self._service
         if name in service.experiments:
@@ -172,8 +174,9 @@ class Ownership:
             return known[1]
         owner = await self._leases.owner(name)
         if owner is None:
-            if not create:
+            if create is None:
                 raise not_found("an experiment", name)
+            create()
             number = await self._leases.reserve(name)
             if number is None:
                 raise Elsewhere(name)
@@ -182,7 +185,7 @@ class Ownership:
         if owner.server == self._leases.me:
             if owner.created:
                 await self._loaded(owner.experiment, name)
-            elif create:
+            elif create is not None:
                 self._reserved[name] = owner.experiment
             else:
                 raise not_found("an experiment", name)

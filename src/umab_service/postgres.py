@@ -24,7 +24,7 @@ POOL_SECONDS = 5.0
 
 FENCE = (
     "SELECT 1 / count(*) FROM (SELECT FROM servers WHERE id = %s AND until > extract(epoch FROM clock_timestamp()) "
-    "FOR SHARE) AS held WHERE NOT EXISTS (SELECT FROM experiments WHERE id = ANY(%s) AND owner IS DISTINCT FROM %s)"
+    "FOR SHARE) AS held WHERE (SELECT count(*) FROM experiments WHERE id = ANY(%s) AND owner = %s) = %s"
 )
 """Fails by a division by 0 unless the server holds its lease and owns the experiments that have events, and lets nobody
 end it before the commit."""
@@ -203,7 +203,7 @@ class PostgreSQL(Storage):
             try:
                 async with connection.pipeline():  # one round trip for all of it
                     await connection.execute("BEGIN")
-                    await connection.execute(FENCE, (self.server, Column("bigint", changed), self.server))
+                    await connection.execute(FENCE, (self.server, Column("bigint", changed), self.server, len(changed)))
                     for text, parameters in _together(statements):
                         await connection.execute(text, parameters)
                     await connection.execute("COMMIT")

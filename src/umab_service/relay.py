@@ -48,10 +48,17 @@ class Relay:
             peer.close()
 
     async def answered(
-        self, name: str, asked: Asked, here: Callable[[], Awaitable[Response]], *, create: bool, relayed: bool
+        self,
+        name: str,
+        asked: Asked,
+        here: Callable[[], Awaitable[Response]],
+        *,
+        create: Callable[[], object] | None = None,
+        relayed: bool,
     ) -> Response:
         """Return the answer to a request about an experiment: made here, or where it is.
 
+        With `create`, which raises unless that can be done, the request may be to create it.
         While the experiment moves from one server to another, try again for a while.
         """
         loop = asyncio.get_running_loop()

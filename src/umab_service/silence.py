@@ -130,11 +130,16 @@ async def _overdue(service: Service) -> list[Any]:
         return await service.storage.soon(
             f"{ROW} WHERE due <= ? ORDER BY due LIMIT ?", (service.clock(), EXPIRED_AT_ONCE)
         )
-    mine = "experiment IN (SELECT id FROM experiments WHERE owner = ?)"
+    mine, now = "experiment IN (SELECT id FROM experiments WHERE owner = ?)", service.clock()
     rows = await service.storage.soon(
-        f"{ROW} WHERE due <= ? AND {mine} ORDER BY due LIMIT ?",
-        (service.clock(), service.storage.server, EXPIRED_AT_ONCE),
+        f"{ROW} WHERE due <= ? AND {mine} ORDER BY due LIMIT ?", (now, service.storage.server, EXPIRED_AT_ONCE)
     )
+    if len(rows) == EXPIRED_AT_ONCE and any(row[0] not in service.by_id for row in rows):
+        # Those that could not be loaded, or not yet, must not take the places of the others.
+        rows = await service.storage.soon(
+            f"{ROW} WHERE due <= ? AND experiment = ANY(?) ORDER BY due LIMIT ?",
+            (now, list(service.by_id), EXPIRED_AT_ONCE),
+        )
     while missing := _without_parts(service, rows):
         for found, keys in missing:
             await service.load_rows(found, keys, with_parts=True)

@@ -48,7 +48,7 @@ async def _anywhere(call: Call, name: str, here: Any) -> Any:
         return answered(Answer(200, await here(name)))
 
     asked = Asked("GET", f"/v1/experiments/{name}", b"", list(call.headers), call.client, b"")
-    found = await call.relay.answered(name, asked, response, create=False, relayed=call.relayed)
+    found = await call.relay.answered(name, asked, response, relayed=call.relayed)
     return Raw(bytes(found.body)) if found.status_code == 200 else None
 
 
@@ -87,7 +87,7 @@ async def _group(call: Call, name: str, some: Sequence[Operation]) -> list[Resul
         if not call.key.may("decide", name):
             raise _not_covered(call, name)
         asked = Asked("POST", "/v1/batch", b"", list(call.headers), call.client, encoded(Batch(list(some))))
-        response = await call.relay.answered(name, asked, here, create=False, relayed=call.relayed)
+        response = await call.relay.answered(name, asked, here, relayed=call.relayed)
         if response.status_code == 200:
             return msgspec.json.decode(response.body, type=Results).results
         told = Result(response.status_code, Raw(bytes(response.body)))
