@@ -188,7 +188,7 @@ class Client:
 
     def prune(self, older_than: float) -> None:
         """Delete what is older than so many seconds."""
-        self.run(silence.prune(self.service, older_than))
+        self.run(silence.prune(self.service, self.now - older_than))
 
     def key(self, role: Role, prefix: str = "", *, note: str = "", text: str | None = None) -> str:
         """Return the text of a new key, made without a request."""

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("starlette")
 
 from helpers import PATIENCE
-from service_app import Client
+from service_app import START, Client
 from service_process import KEY, Server, running
 from umab_service import decisions, log, service, silence, storage
 from umab_service.recovery import recovered
@@ -733,7 +735,7 @@ def test_pruning_makes_no_snapshot_of_a_learner_that_was_discarded(
 
         async def meanwhile() -> None:
             """Prune while a commit fails and the log is read again."""
-            pruning = asyncio.create_task(silence.prune(client.service, 1e9))
+            pruning = asyncio.create_task(silence.prune(client.service, client.now - 1e9))
             await asyncio.sleep(0)
             client.storage.connection = Faulty(client.storage.connection, "end")  # type: ignore[assignment]
             with pytest.raises(Exception, match="nothing was stored"):
@@ -749,6 +751,125 @@ def test_pruning_makes_no_snapshot_of_a_learner_that_was_discarded(
         assert learners(client) == in_log(client.path)
         learn(client, 2, "e")
         assert learners(client) == in_log(client.path)
+
+
+@contextlib.contextmanager
+def pruning(client: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Let a server with a retention of 30 days delete what is older, as often as it can; yield what waits for that."""
+    monkeypatch.setattr(silence, "TICK", 0.0)
+    monkeypatch.setattr(silence, "PRUNE_EVERY", 0.0)
+    n_pruned, prune = 0, silence.prune
+
+    async def counted(*arguments: Any) -> None:
+        nonlocal n_pruned
+        await prune(*arguments)
+        n_pruned += 1
+
+    async def some() -> None:
+        end = n_pruned + 3
+        while n_pruned < end:
+            await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(silence, "prune", counted)
+    client.service.retention = 30 * 86400.0
+    watching = client.loop.create_task(silence.watch(client.service))
+    try:
+        yield lambda: client.run(asyncio.wait_for(some(), PATIENCE))
+    finally:
+        watching.cancel()
+        client.run(asyncio.wait([watching]))
+
+
+def test_a_clock_that_jumps_ahead_for_a_while_deletes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Client(tmp_path) as client:
+        client.experiment()
+        learn(client, 30)
+        with pruning(client, monkeypatch) as pruned:
+            pruned()
+            before = client.dump()
+            client.now += 40 * 86400.0
+            pruned()
+            client.decide("meanwhile")
+            assert client.ask("PUT", f"{DECIDE}/meanwhile/feedback", {"loss": 1.0}).status == 200
+            client.now -= 40 * 86400.0
+            pruned()
+        after = client.dump()
+        for table in ("decisions", "events"):
+            assert set(before[table]) <= set(after[table])
+        assert "the clock has jumped by 3456000 s" in caplog.text
+
+
+def test_a_clock_that_is_wrong_at_a_start_deletes_nothing_until_it_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(tmp_path) as client:
+        client.experiment()
+        learn(client, 30)
+        before = client.dump()
+    with Client(tmp_path, now=client.now + 40 * 86400.0) as client:
+        with pruning(client, monkeypatch) as pruned:
+            pruned()
+            assert client.dump()["decisions"] == before["decisions"]
+            monkeypatch.setattr(silence, "BELIEVED_AFTER", 0.0)
+            pruned()
+            assert client.dump()["decisions"] == []
+
+
+DAY = 86400.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0.0, 3 * DAY),
+            st.floats(-1000 * DAY, 1000 * DAY),
+            st.floats(0.0, 0.99 * DAY),
+        ),
+        max_size=20,
+    ),
+    st.floats(-1000 * DAY, 1000 * DAY),
+)
+def test_the_time_of_the_retention_follows_jumps_that_last_and_no_others(
+    episodes: list[tuple[float, float, float]], newest: float
+) -> None:
+    """Each episode is a time with the right clock, then a jump, which does not last."""
+    right, jump = START, 0.0
+    believed = silence.Believed(lambda: right + jump, START + newest, lambda: right - START)
+
+    def looked(seconds: float, lasting: float = 0.0) -> float:
+        nonlocal right
+        end = right + seconds
+        while right < end:
+            right = min(right + DAY / 7.3, end)
+            found = believed.now()
+            assert found <= right + jump + 1e-3
+            assert found <= right + lasting + 1e-3
+        return believed.now()
+
+    for well, ahead, badly in episodes:
+        looked(well)
+        jump = ahead
+        looked(badly)
+        jump = 0.0
+    assert looked(3 * DAY) == pytest.approx(right, abs=1e-3)
+    jump = 40 * DAY
+    assert looked(3 * DAY, jump) == pytest.approx(right + jump, abs=1e-3)
+
+
+def test_events_are_pruned_up_to_the_first_that_is_young_though_a_later_one_seems_old(
+    tmp_path: Path, often: int
+) -> None:
+    with Client(tmp_path) as client:
+        client.experiment()
+        learn(client, 15)
+        client.now -= 1000.0
+        learn(client, 15, "e")
+        client.now += 1000.0
+        before = client.dump()["events"]
+        client.prune(100.0)
+        assert client.dump()["events"] == before
 
 
 def test_metadata_is_erased_by_request_and_decisions_are_kept(tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ def test_commits_never_overlap() -> None:
     run_soon(run())
 
 
-REFUSED = (
+REFUSED: tuple[dict[str, Any], ...] = (
     {"arms": ["a", "b"], "policy": "unknown"},
     {"arms": ["a", "b"], "wait": "PT1S"},
     {"arms": ["a", "a"]},

@@ -162,4 +162,4 @@ async def _play(world: World, service: Service) -> None:
             await world.step()
             if service.clock() - pruned > PERIOD:
                 pruned = service.clock()
-                await silence.prune(service, KEPT)
+                await silence.prune(service, service.clock() - KEPT)

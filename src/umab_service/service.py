@@ -54,7 +54,6 @@ class Service:
         self, storage: Storage, *, retention: float | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.storage, self.retention, self.clock = storage, retention, clock
-        self.next_prune = 0.0
         self.experiments: dict[str, Experiment] = {}
         self.by_id: dict[int, Experiment] = {}
         self.rows: OrderedDict[tuple[int, str], Row | None] = OrderedDict()

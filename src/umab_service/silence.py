@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -24,6 +25,10 @@ TICK = 0.25
 """How often to look for waits that have ended, in seconds."""
 PRUNE_EVERY = 3600.0
 """How often what is older than the retention is deleted, in seconds."""
+BELIEVED_AFTER = 86400.0
+"""For how long the clock must show a time, in seconds, before what is older than the retention is deleted by it."""
+JUMP = 60.0
+"""By how much the clock must jump to be reported, in seconds."""
 PRUNED_AT_ONCE = 500
 """How many rows one commit deletes: requests wait for it."""
 MOST_SINCE_SNAPSHOTS = 500_000
@@ -32,8 +37,49 @@ MOST_SINCE_SNAPSHOTS = 500_000
 logger = logging.getLogger("umab_service")
 
 
+class Believed:
+    """The time by which the retention goes: the clock's, but a clock may jump, and what is deleted is gone.
+
+    It goes on as steadily as this machine does. Where the clock shows an earlier time, it goes back with it at once.
+    Where the clock shows a later one, it follows only when the clock has done so for `BELIEVED_AFTER`. At a start, when
+    nothing is known about the clock, the time of the newest event is believed.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], newest: float | None, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock, self._steady = clock, steady
+        self._since = steady()
+        self._last = self._lowest = clock() - self._since
+        self._believed = self._last if newest is None else min(self._last, newest - self._since)
+        """What the clock is ahead of the steady one: as believed, and the lowest value and the last one seen."""
+
+    def now(self) -> float:
+        """Look at the clock, which must be done often, and return the time."""
+        steady = self._steady()
+        ahead = self._clock() - steady
+        if abs(ahead - self._last) > JUMP:
+            logger.warning(
+                "the clock has jumped by %.0f s; the retention follows a jump ahead after %.0f hours",
+                ahead - self._last,
+                BELIEVED_AFTER / 3600.0,
+            )
+        self._last, self._lowest = ahead, min(self._lowest, ahead)
+        if steady - self._since >= BELIEVED_AFTER:
+            self._believed, self._lowest, self._since = self._lowest, ahead, steady
+        self._believed = min(self._believed, ahead)
+        return steady + self._believed
+
+
+async def _believed(service: Service) -> Believed:
+    newest = "SELECT at FROM events WHERE experiment = experiments.id ORDER BY seq DESC LIMIT 1"
+    ((at,),) = await service.read(f"SELECT max(({newest})) FROM experiments")
+    return Believed(service.clock, at)
+
+
 async def watch(service: Service) -> None:
     """Close the choices whose wait has ended, again and again."""
+    believed, next_prune = None, 0.0
     while True:
         try:
             await asyncio.sleep(TICK)
@@ -42,9 +88,12 @@ async def watch(service: Service) -> None:
                     pass
                 await _bounded(service)
                 await history.note(service)
-                if service.retention is not None and service.clock() >= service.next_prune:
-                    service.next_prune = service.clock() + PRUNE_EVERY
-                    await prune(service, service.retention)
+                if service.retention is not None:
+                    believed = believed or await _believed(service)
+                    now = believed.now()
+                    if time.monotonic() >= next_prune:
+                        next_prune = time.monotonic() + PRUNE_EVERY
+                        await prune(service, now - service.retention)
         except (Problem, DatabaseError) as problem:
             logger.warning("waits could not be ended: %s", problem)
             await asyncio.sleep(1.0)
@@ -56,12 +105,11 @@ async def watch(service: Service) -> None:
             await asyncio.sleep(1.0)
 
 
-async def prune(service: Service, older_than: float) -> None:
-    """Delete what is older than so many seconds and no longer needed, a little at a time.
+async def prune(service: Service, cutoff: float) -> None:
+    """Delete what is from before a time and no longer needed, a little at a time.
 
     That is events behind the last snapshot but one, decisions that are closed, and what callers told about them.
     """
-    cutoff = service.clock() - older_than
     for found in list(service.experiments.values()):
         closed, first, end = await asyncio.to_thread(_old, service.storage, found.id, cutoff)
         for at in range(0, len(closed), PRUNED_AT_ONCE):
@@ -89,9 +137,11 @@ def _old(storage: Storage, experiment: int, cutoff: float) -> tuple[list[str], i
         closed.sort(key=lambda identity: identity.endswith("/0"))
         query = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC LIMIT 1 OFFSET 1"
         (kept,) = reader.execute(query, (experiment,)).fetchone() or (0,)
-        query = "SELECT min(seq), max(seq) FROM events WHERE experiment = ? AND seq <= ? AND at < ?"
-        first, last = reader.execute(query, (experiment, kept, cutoff)).fetchone()
-        return closed, first or 0, (last or -1) + 1
+        (first,) = reader.execute("SELECT min(seq) FROM events WHERE experiment = ?", (experiment,)).fetchone()
+        # All up to the first that is not old: if the clock went back, one that seems old may lie behind it.
+        query = "SELECT min(seq) FROM events WHERE experiment = ? AND seq <= ? AND at >= ?"
+        (end,) = reader.execute(query, (experiment, kept, cutoff)).fetchone()
+        return closed, first or 0, end or kept + 1
 
 
 async def _bounded(service: Service) -> None:
