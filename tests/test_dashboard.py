@@ -98,6 +98,34 @@ def test_a_key_opens_a_session_and_logging_out_ends_it(client: Client) -> None:
     assert visitor.ask("GET", "/").status == 303
 
 
+def test_a_cookie_that_was_copied_is_worth_nothing_after_the_logout(client: Client) -> None:
+    visitor, other, thief = Visitor(client), Visitor(client), Visitor(client, "10.0.0.9")
+    visitor.login()
+    other.login()
+    thief.cookie = visitor.cookie
+    assert thief.ask("GET", "/").status == 200
+    token = thief.token()
+    visitor.ask("POST", "/logout", {"token": visitor.token()})
+    for _ in range(2):
+        assert thief.ask("GET", "/").status == 303 and thief.ask("GET", "/live").status == 401
+        assert thief.ask("POST", "/experiments/x/archive", {"token": token}).status == 303
+        assert other.ask("GET", "/").status == 200  # another session of the same key goes on
+        client.restart()
+    client.now += sessions.SECONDS - 10
+    visitor.login()
+    visitor.ask("POST", "/logout", {"token": visitor.token()})
+    assert ended(client) == 2
+    client.now += 20
+    visitor.login()
+    visitor.ask("POST", "/logout", {"token": visitor.token()})
+    assert ended(client) == 2  # the first one is over by itself
+
+
+def ended(client: Client) -> int:
+    names = [name for (name,) in client.run(client.service.read("SELECT name FROM secrets"))]
+    return sum(name.startswith("ended ") for name in names)
+
+
 def test_the_cookie_is_secure_under_tls(tmp_path: Path) -> None:
     with Client(tmp_path, tls=True) as client:
         assert Visitor(client).login().headers["set-cookie"].endswith("; Secure")
@@ -176,8 +204,9 @@ def touched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
 def test_a_cookie_for_another_key_cannot_be_made_from_ones_own(client: Client) -> None:
     visitor = Visitor(client)
     visitor.login(client.key("read"))
-    _, end, mac = visitor.cookie.partition("=")[2].split(".")
+    _, end, number, mac = visitor.cookie.partition("=")[2].split(".")
     for forged in (
+        f"testadmin.{end}.{number}.{mac}",
         f"testadmin.{end}.{mac}",
         f"testadmin.{end}.",
         "testadmin..",

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from service_app import ADMIN, Client, Reply
-from umab_service import app, bodies, feedback, reports
+from umab_service import administration, app, bodies, feedback, reports
 from umab_service.app import MOST_BODY
 from umab_service.schema import MOST_ARMS, MOST_LEVELS
 from umab_service.service import MOST_METADATA
@@ -234,6 +234,48 @@ def test_estimates_miss_no_event(tmp_path: Path, n_events: int) -> None:
         assert estimates["rounds"] == n_events
         if n_events:
             assert estimates["paid"] == pytest.approx((n_events + 2) / n_events)  # the latest outcome counts
+
+
+# Learners that are imported.
+
+
+def test_what_the_service_never_needs_of_a_learner_is_not_kept(tmp_path: Path) -> None:
+    """It is written with every snapshot and read at every start: 20 MB of it took seconds."""
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        learner = client.ask("GET", "/v1/experiments/x/export").json
+        learner["ids"]["absorbed"] = {f"{k:016x}": [[1, 2], [5, 9]] for k in range(20_000)}
+        assert client.ask(*IMPORT, learner).status == 200
+        exported = client.ask("GET", "/v1/experiments/x/export")
+        assert exported.json["ids"]["absorbed"] == {} and len(exported.content) < 10_000
+        assert client.decide("d1") and client.ask(*TELL, {"loss": 1.0}).status == 200
+        assert client.ask("PUT", "/v1/experiments/x/arms/new").status == 201
+        client.run(client.service.snapshot_all())
+        ((largest,),) = client.run(client.service.read("SELECT max(length(body)) FROM events"))
+        assert largest < 20_000
+        client.restart()
+        assert client.ask("GET", "/v1/experiments/x/export").json["arms"][-1] == "new"
+
+
+def test_a_learner_is_read_outside_of_the_event_loop(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, read = [], administration._learner_in
+
+    def watched(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return read(*given)
+
+    monkeypatch.setattr(administration, "_learner_in", watched)
+    assert client.ask(*IMPORT, client.ask("GET", "/v1/experiments/x/export").json).status == 200
+    assert threads and threading.get_ident() not in threads
+
+
+def test_a_learner_with_too_many_arms_is_refused_before_it_is_made(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = client.ask("GET", "/v1/experiments/x/export").json
+    monkeypatch.setattr(administration, "Learner", None)
+    learner["arms"] = [str(k) for k in range(MOST_ARMS + 1)]
+    refuses(client, IMPORT, learner, f"at most {MOST_ARMS}, but it has {MOST_ARMS + 1}")
 
 
 LIMITS: dict[str, tuple[tuple[str, str], Any, str]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -94,13 +96,16 @@ def _set_arms(service: Service, found: Experiment, arms: Sequence[Any], status: 
     return Answer(status, service.described(found))
 
 
-def imported(service: Service, name: str, text: str) -> Answer:
+async def imported(service: Service, name: str, content: bytes) -> Answer:
     """Go on from a learner that was saved elsewhere; its open choices stay where it was."""
-    found = service.experiment(name)
+    service.experiment(name)  # else there is no need to read it
     try:
-        learner = Learner.from_json(text, fresh=True, clock=service.clock)
+        learner = await asyncio.to_thread(_learner_in, content, service.clock)
+    except UnicodeDecodeError:
+        raise invalid("a learner must be JSON in UTF-8, but got other bytes") from None
     except ValueError as error:
         raise invalid(str(error)) from None
+    found = service.experiment(name)  # as it is now: it may have been read from the log again, or be elsewhere
     if learner.maximize != found.settings.maximize or learner.policy.name != found.settings.policy:
         raise conflict(
             f"a learner must have policy={found.settings.policy!r} and maximize={found.settings.maximize}, but got "
@@ -113,6 +118,28 @@ def imported(service: Service, name: str, text: str) -> Answer:
     found.learner = learner
     service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
     return Answer(200, service.described(found))
+
+
+class _Arms(msgspec.Struct):
+    """How many arms a saved learner has."""
+
+    arms: list[msgspec.Raw] = []
+
+
+def _learner_in(content: bytes, clock: Callable[[], float]) -> Learner:
+    """Return a learner of its own, with nothing that the service does not need."""
+    text = content.decode()
+    try:
+        n_arms = len(msgspec.json.decode(content, type=_Arms).arms)
+    except (msgspec.MsgspecError, RecursionError):
+        n_arms = 0  # it is no learner, as will be said next
+    if n_arms > MOST_ARMS:
+        raise ValueError(f"the arms of a learner must be at most {MOST_ARMS}, but it has {n_arms}")
+    saved = json.loads(Learner.from_json(text, fresh=True).to_json(indent=None))
+    # Which choices of other learners it has learned from: the service has no such choices, and knows its own by their
+    # rows. It would be written with every snapshot and every change of arms.
+    saved["ids"]["absorbed"] = {}
+    return Learner.from_json(json.dumps(saved), clock=clock)
 
 
 def erase(service: Service, name: str, before: str | None) -> Answer:

@@ -30,7 +30,7 @@ from umab_service.throttle import Throttle
 
 MOST_BODY = 1 << 20
 """The largest body of a request, in bytes."""
-MOST_IMPORTED = 32 << 20
+MOST_IMPORTED = 8 << 20
 """The largest learner to import, in bytes."""
 
 logger = logging.getLogger("umab_service")

@@ -259,11 +259,7 @@ async def export(call: Call) -> Response:
 )
 async def imported(call: Call) -> Response:
     """Import a learner."""
-    try:
-        text = call.body.decode()
-    except UnicodeDecodeError:
-        raise invalid("a learner must be JSON in UTF-8, but got other bytes") from None
-    return await _stored(call, administration.imported(call.service, call.name, text))
+    return await _stored(call, await administration.imported(call.service, call.name, call.body))
 
 
 @route(

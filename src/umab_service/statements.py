@@ -71,6 +71,9 @@ PRUNE_DECISION = (
 )
 PRUNE_SNAPSHOTS = "DELETE FROM snapshots WHERE experiment = ? AND seq < ?"
 NEW_SECRET = "INSERT INTO secrets (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING"
+ENDED = "ended "
+"""What the names of ended sessions begin with, among secrets; the time at which they would have ended follows."""
+FORGET_ENDED = f"DELETE FROM secrets WHERE substr(name, 1, {len(ENDED)}) = '{ENDED}' AND name < ?"
 NEW_HISTORY = (
     "INSERT INTO history (experiment, span, at, draws, open, changed, probabilities) VALUES (?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT DO NOTHING"
@@ -96,6 +99,7 @@ IN_ORDER = (
     *PRUNE_DECISION,
     PRUNE_SNAPSHOTS,
     NEW_SECRET,
+    FORGET_ENDED,
     NEW_HISTORY,
     PRUNE_HISTORY,
     THIN_HISTORY,

@@ -240,6 +240,7 @@ async def _archive(dashboard: Dashboard, asked: Asked) -> Response:
 
 async def _logout(dashboard: Dashboard, asked: Asked) -> Response:
     await asked.form()
+    await dashboard.sessions.finish(asked.session)
     return RedirectResponse("/login", 303, {**OWN, "set-cookie": set_cookie(asked.scope, "")})
 
 

@@ -1,13 +1,18 @@
-"""Sessions: a signed cookie says which key its owner has shown. It holds the key's id, never its secret."""
+"""Sessions: a signed cookie says which key its owner has shown. It holds the key's id, never its secret.
+
+The database has those that somebody has logged out of, until they would have ended by themselves.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass
 
 from starlette.types import Scope
 
+from umab_service import statements as sql
 from umab_service.keys import Key, Keys
 from umab_service.service import Service
 
@@ -22,6 +27,9 @@ class Session:
 
     key: Key
     token: str
+    cookie: str
+    end: int
+    """When it ends by itself."""
     """What every form of this session must carry, so that no other site can send one."""
 
 
@@ -34,25 +42,42 @@ class Sessions:
 
     async def begin(self, key: Key) -> tuple[str, Session]:
         """Return the value of a new cookie, and its session."""
-        signed = f"{key.id}.{int(self._service.clock()) + SECONDS}"
+        end = int(self._service.clock()) + SECONDS
+        signed = f"{key.id}.{end}.{secrets.token_hex(8)}"  # so that logging out ends no other one
         value = f"{signed}.{await self._mac('session', signed)}"
-        return value, Session(key, await self._mac("form", value))
+        return value, Session(key, await self._mac("form", value), value, end)
+
+    async def finish(self, session: Session) -> None:
+        """End a session on all servers: its cookie is worth nothing from now on, wherever it was copied to."""
+        now = int(self._service.clock())
+        await self._service.store(
+            [(sql.NEW_SECRET, (_ended(session.cookie, session.end), b"")), (sql.FORGET_ENDED, (_ended("", now),))]
+        )
 
     async def find(self, scope: Scope) -> Session | None:
         """Return the session of a request; None if it has none, if that has ended, or if its key was revoked."""
         for value in _cookies(scope):
             signed, _, mac = value.rpartition(".")
             if hmac.compare_digest(mac.encode(), (await self._mac("session", signed)).encode()):
-                identity, _, end = signed.rpartition(".")
+                identity, end, *_ = signed.split(".")
                 key = self._keys.get(identity)
-                if key is not None and self._service.clock() < int(end):
-                    return Session(key, await self._mac("form", value))
+                if key is not None and self._service.clock() < int(end) and not await self._has_ended(value, int(end)):
+                    return Session(key, await self._mac("form", value), value, int(end))
         return None
+
+    async def _has_ended(self, cookie: str, end: int) -> bool:
+        """Whether somebody has logged out of a session, here or on another server."""
+        return bool(await self._service.storage.soon("SELECT 1 FROM secrets WHERE name = ?", (_ended(cookie, end),)))
 
     async def _mac(self, purpose: str, text: str) -> str:
         if not self._secret:
             self._secret = await self._service.secret("session")
         return hmac.new(self._secret, f"{purpose}:{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _ended(cookie: str, end: int) -> str:
+    """Return the name under which the database keeps that a session was ended, for as long as it would have lasted."""
+    return f"{sql.ENDED}{end:012d} {hashlib.sha256(cookie.encode()).hexdigest()}"
 
 
 def header(scope: Scope, name: bytes) -> str:
