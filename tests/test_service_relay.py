@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("psycopg")
 
@@ -29,7 +31,7 @@ from helpers import PATIENCE
 from pages import service_servers
 from postgres import Postgres, needs_postgres, postgres
 from service_process import KEY, free_port, running
-from umab_service import administration, decisions
+from umab_service import administration, decisions, peers
 from umab_service.peers import Asked, Told
 from umab_service.postgres import MOST_READERS, PostgreSQL
 from umab_service.problems import Problem, unavailable
@@ -231,3 +233,28 @@ def test_a_server_commits_nothing_to_a_database_that_has_lost_what_its_learners_
     asyncio.run(run())
     assert ask("SELECT seq, kind FROM events ORDER BY seq") == [(1, "created"), (2, "decided")]
     assert ask("SELECT id FROM decisions") == [("afterwards",)]
+
+
+@given(st.lists(st.integers(0, 3 * peers.MOST_TOGETHER // 2), min_size=1, max_size=12))
+def test_requests_that_go_together_are_bounded_in_bytes(sizes: list[int]) -> None:
+    waiting = [Asked("POST", "/v1/batch", b"", [], "", _Sized(size)) for size in sizes]  # type: ignore[arg-type]
+    sent = []
+    while waiting:
+        n_together = peers._fitting(waiting)
+        assert n_together >= 1
+        some, waiting = waiting[:n_together], waiting[n_together:]
+        assert n_together == 1 or sum(len(each.body) + len(each.path) for each in some) <= peers.MOST_TOGETHER
+        if waiting:  # no more would have fitted
+            assert sum(len(each.body) + len(each.path) for each in [*some, waiting[0]]) > peers.MOST_TOGETHER
+        sent += [len(each.body) for each in some]
+    assert sent == sizes
+
+
+class _Sized:
+    """A body of which only the size matters."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size

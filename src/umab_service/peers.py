@@ -24,6 +24,8 @@ CONNECT_SECONDS = 1.0
 """How long it may take to reach it."""
 IDLE_SECONDS = 30.0
 """How long a connection that nobody needs stays open; servers close theirs later."""
+MOST_TOGETHER = 4 << 20
+"""How large requests may be that are passed on together, in bytes; one that is larger goes alone."""
 MOST_TOLD = 256 << 20
 """The largest answer, in bytes."""
 
@@ -103,7 +105,8 @@ class Peer:
         """Send what waits, until nothing does."""
         try:
             while self._waiting:
-                some, self._waiting = self._waiting, []
+                n_together = _fitting([asked for asked, _ in self._waiting])
+                some, self._waiting = self._waiting[:n_together], self._waiting[n_together:]
                 await self._send_some(some)
         finally:
             self._busy = False
@@ -123,6 +126,16 @@ class Peer:
         for (_, done), each in zip(some, told, strict=True):
             if not done.done():
                 done.set_result(each)
+
+
+def _fitting(asked: Sequence[Asked]) -> int:
+    """Return how many requests go together, at least one."""
+    size = 0
+    for number, each in enumerate(asked):
+        size += len(each.body) + len(each.path) + len(each.query) + sum(len(k) + len(v) for k, v in each.headers)
+        if size > MOST_TOGETHER and number:
+            return number
+    return len(asked)
 
 
 async def _sent(line: _Line, asked: list[Asked]) -> list[Told]:
