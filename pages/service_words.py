@@ -54,7 +54,8 @@ ROUTES = {
     "activate": About(
         "Activate a decision",
         "The wait begins now. Activating a decision that is open or learned changes nothing. A decision that is never "
-        "activated is forgotten when as much time as the wait has passed. Feedback may come without activation.",
+        "activated is forgotten when as much time as the wait has passed. Feedback may come without activation. "
+        "The first part of a sum activates its decision.",
         {404: _NO_DECISION, 410: "the decision was forgotten, or its wait has ended"},
     ),
     "batch": About(

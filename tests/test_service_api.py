@@ -139,7 +139,7 @@ def test_policies_that_learn_online_are_taken(client: Client, policy: str) -> No
     [
         ({"wait": "15 minutes"}, "a duration must be like PT30S"),
         ({"wait": "P1Y", "forget": True}, "a duration must be like PT30S"),
-        ({"wait": "PT0S", "forget": True}, "above 0"),
+        ({"wait": "PT0S", "forget": True}, "at least 1 ms"),
         ({"wait": "P9999D", "forget": True}, "at most ten years"),
         ({"wait": "PT1S"}, "exactly one of default_loss and forget=true"),
         ({"wait": "PT1S", "forget": True, "default_loss": 1.0}, "exactly one of default_loss and forget=true"),

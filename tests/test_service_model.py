@@ -115,6 +115,8 @@ class World:
                 before, is_late = known.parts[key]
                 return (409, None) if before != value else (410, None) if is_late else (200, "duplicate")
             known.parts[key] = value, not known.is_open and not may_be_late
+            if known.state == "deferred":
+                known.state, known.due = "open", self.client.now + 10.0
             if known.is_open:
                 return 200, "accepted"
         elif known.is_open:

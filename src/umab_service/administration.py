@@ -22,8 +22,8 @@ def create(service: Service, given: NewExperiment) -> Answer:
     """Create an experiment, or find the same one."""
     settings = settings_of(given)
     service.check_recovered()
-    known = service.experiments.get(given.name)
-    if known is not None:
+    if given.name in service.experiments:
+        known = service.experiment(given.name)
         same = msgspec.structs.replace(known.settings, archived=False) == settings
         if not same or sorted(known.learner.arms) != sorted(given.arms):
             raise conflict(
@@ -32,9 +32,10 @@ def create(service: Service, given: NewExperiment) -> Answer:
         return Answer(200, service.described(known))
     learner = new_learner(service, given)
     found = Experiment(service.new_number(given.name), given.name, service.clock(), settings, learner)
-    service.statements.append((sql.NEW_EXPERIMENT, (found.id, found.name, encoded(settings), found.created)))
-    service.put(found)
-    service.event(found, log.CREATED, {"settings": settings, "learner": learner.to_json(indent=None)})
+    with service.changing(found):
+        service.put(found)
+        service.statements.append((sql.NEW_EXPERIMENT, (found.id, found.name, encoded(settings), found.created)))
+        service.event(found, log.CREATED, {"settings": settings, "learner": learner.to_json(indent=None)})
     return Answer(201, service.described(found))
 
 
@@ -61,9 +62,10 @@ def archive(service: Service, name: str) -> Answer:
 
 def _resettle(service: Service, found: Experiment, settings: Settings) -> Answer:
     if settings != found.settings:
-        found.settings = settings
-        service.statements.append((sql.SET_SETTINGS, (encoded(settings), found.id)))
-        service.event(found, log.CHANGED, {"settings": settings})
+        with service.changing(found):
+            found.settings = settings
+            service.statements.append((sql.SET_SETTINGS, (encoded(settings), found.id)))
+            service.event(found, log.CHANGED, {"settings": settings})
     return Answer(200, service.described(found))
 
 
@@ -88,11 +90,12 @@ def remove_arm(service: Service, name: str, arm: str) -> Answer:
 
 
 def _set_arms(service: Service, found: Experiment, arms: Sequence[Any], status: int) -> Answer:
-    try:
-        log.set_arms(found.learner, arms)
-    except (ValueError, TypeError) as error:
-        raise invalid(str(error)) from None
-    service.event(found, log.ARMS, {"arms": arms})
+    with service.changing(found):
+        try:
+            log.set_arms(found.learner, arms)
+        except (ValueError, TypeError) as error:
+            raise invalid(str(error)) from None
+        service.event(found, log.ARMS, {"arms": arms})
     return Answer(status, service.described(found))
 
 
@@ -115,8 +118,9 @@ async def imported(service: Service, name: str, content: bytes) -> Answer:
         encoded(msgspec.convert(list(learner.arms), Arms))  # half of a surrogate pair has no UTF-8
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise invalid(f"the arms of a learner must be as those of an experiment: {error}") from None
-    found.learner = learner
-    service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
+    with service.changing(found):
+        found.learner = learner
+        service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
     return Answer(200, service.described(found))
 
 

@@ -19,7 +19,7 @@ from umab_service.keys import Key, Keys
 from umab_service.metrics import CONTENT_TYPE, Metrics
 from umab_service.openapi import description
 from umab_service.peers import PATH as RELAY
-from umab_service.problems import ONLY_TLS, RAW_HEADERS, Problem, unavailable
+from umab_service.problems import ONLY_TLS, RAW_HEADERS, Problem, failure, unavailable
 from umab_service.relay import MISDIRECTED, MOST_RELAYED, Relay, asked_for
 from umab_service.routes import ROUTES
 from umab_service.routing import Call, JSONResponse, Route, decoded
@@ -83,7 +83,7 @@ class Application:
                 body = decoded(route, content)
                 call = Call(self.service, self.keys, key, scope["query_string"], parts, body, scope["headers"])
                 if self._relay is None:
-                    response = await route.handler(call)
+                    response = await _handled(route, call)
                 else:
                     response = await self._placed(route, call, scope, content)
         except Problem as problem:
@@ -95,9 +95,7 @@ class Application:
             response = Response(status_code=400)
         except Exception:
             logger.exception("a request failed: %s", label)
-            if method != "GET":
-                self.service.discard()
-            response = _problem(Problem(500, "the server failed; its log says why"))
+            response = _problem(failure())
         if "relayed" not in scope:  # else the server that passed it on will add them
             response.raw_headers.extend(headers)
         self.metrics.answered(label, response.status_code, time.perf_counter() - started)
@@ -152,8 +150,8 @@ class Application:
         creates = route.takes is NewExperiment
         name = call.body.name if creates else call.parts.get("name")
         if name is None or (creates and not call.key.may("admin", name)):
-            return await route.handler(call)
-        here = functools.partial(route.handler, call)
+            return await _handled(route, call)
+        here = functools.partial(_handled, route, call)
         create = functools.partial(administration.new_learner, self.service, call.body) if creates else None
         return await self._relay.answered(name, asked, here, create=create, relayed=call.relayed)
 
@@ -189,6 +187,17 @@ class Application:
                 403, f"a key must cover all experiments to read metrics, but this one covers {call.key.prefix!r}"
             )
         return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+
+
+async def _handled(route: Route, call: Call) -> Response:
+    """Return the answer of a route. A refusal may rest on what another request has done: it must be stored."""
+    try:
+        return await route.handler(call)
+    except BaseException as error:
+        call.service.abandon()
+        if isinstance(error, Problem) and error.status < 500:
+            await call.service.stored()
+        raise
 
 
 _Patterns = list[tuple[re.Pattern[str], dict[str, tuple[str, Route]]]]

@@ -33,15 +33,20 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
         digest = b""
     if found.settings.archived:
         raise conflict(f"an experiment must be active to decide, but {name!r} is archived")
+    with service.changing(found):
+        answers = _drawn(service, found, given, digest, metadata)
+    return Answer(201, answers[0] if given.n is None else {"decisions": answers})
+
+
+def _drawn(service: Service, found: Experiment, given: NewDecision, digest: bytes, metadata: bytes | None) -> list[Raw]:
+    """Draw arms; return the answers."""
     learner, now = found.learner, service.clock()
     identity = given.id if given.id is not None else _new_id(now)
     try:
-        if given.n is None:
-            draws = [learner.release(learner.select(among=given.among))]
-        else:
-            draws = [learner.release(each) for each in learner.select(given.n, among=given.among)]
+        choices = learner.select(given.n or 1, among=given.among)
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
+    draws = [learner.release(each) for each in choices]
     wait, sums = found.settings.wait, found.settings.aggregation == "sum"
     due = None if wait is None else now + wait
     state = "deferred" if given.defer else "open"
@@ -50,7 +55,9 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
     answers, drawn = [], []
     for each, draw in zip(ids, draws, strict=True):
         if not 0.0 < draw.probability <= 1.0:  # so that a log with it could not be replayed
-            raise RuntimeError(f"the learner of {name!r} is broken: it draws with the probability {draw.probability}")
+            raise RuntimeError(
+                f"the learner of {found.name!r} is broken: it draws with the probability {draw.probability}"
+            )
         answer = Decision(each, str(draw.arm), draw.probability, state, expires)  # type: ignore[arg-type]
         content = encoded(answer)
         answers.append(Raw(content))
@@ -66,7 +73,7 @@ def decide(service: Service, name: str, given: NewDecision) -> Answer:
     if given.defer:
         body["defer"] = True
     service.event(found, log.DECIDED, body)
-    return Answer(201, answers[0] if given.n is None else {"decisions": answers})
+    return answers
 
 
 def needed(given: NewDecision) -> list[str]:
@@ -91,10 +98,8 @@ def activate(service: Service, name: str, identity: str) -> Answer:
     found = service.experiment(name)
     row = service.existing(found, identity)
     if row.state == "deferred":
-        wait = found.settings.wait
-        due = None if wait is None else service.clock() + wait
-        service.set(row, "open", due, None)
-        service.event(found, log.ACTIVATED, {"decision": identity, "due": due})
+        with service.changing(found):
+            service.start_wait(row)
     elif row.state not in ("open", log.LEARNED):
         raise gone(f"a decision must be activated in time, but {identity!r} is {row.state}")
     return Answer(200, Activated(identity, row.state, instant(row.due)))

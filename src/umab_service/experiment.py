@@ -31,6 +31,10 @@ class Experiment:
     snapshot_at: int = 0
     """The number of the event after which the last snapshot was made."""
     n_open: int = 0
+    failed: bool = False
+    """Whether a change to it has failed in its middle, so that it is being read from the log again."""
+    read_at: float = -math.inf
+    """When it was read from the log again after such a failure, by the loop's clock."""
     token: int = field(default_factory=itertools.count().__next__)
     """Another one whenever it is read from the log: what is in memory about it belongs to it as it was read then."""
 

@@ -27,9 +27,17 @@ def feedback(service: Service, name: str, identity: str, given: Feedback) -> Ans
     if found.settings.aggregation == "sum":
         if given.key is None:
             raise invalid("key must be given, since this experiment learns sums: it names the part")
-        return _part(service, found, row, value, given)
+        with service.changing(found):
+            return _part(service, found, row, value, given)
     if given.key is not None:
         raise invalid(f"key must not be given, since this experiment learns the first feedback, but got {given.key!r}")
+    with service.changing(found):
+        return _first(service, found, row, value, given)
+
+
+def _first(service: Service, found: Experiment, row: Row, value: float, given: Feedback) -> Answer:
+    """Learn the first feedback."""
+    identity = row.id
     if row.state in ("open", "deferred"):
         return _learn(service, found, row, value, given, "learned")
     if row.state == log.LEARNED:
@@ -110,6 +118,8 @@ def _part(service: Service, found: Experiment, row: Row, value: float, given: Fe
         return answer
     if len(parts) >= MOST_PARTS:
         raise invalid(f"a sum must have at most {MOST_PARTS} parts, but {row.id!r} has as many already")
+    if row.state == "deferred":  # else the wait would end without it, and what was accepted would be forgotten
+        service.start_wait(row)
     parts[key] = Part(value, not in_time)
     service.statements.append((sql.NEW_PART, (found.id, row.id, key, value, int(not in_time))))
     service.touch(row)

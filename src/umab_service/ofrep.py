@@ -225,7 +225,7 @@ def _window(context: dict[str, Any], now: float) -> Window | None:
     try:
         seconds = seconds_of(duration)
     except (ValueError, TypeError):
-        rule = "a duration of ISO 8601, such as PT30M or P1D"
+        rule = "a duration of ISO 8601 from a millisecond to ten years, such as PT30M or P1D"
         raise invalid(f"{STICKY} must be {rule}, but got {duration!r:.60}") from None
     return target, seconds, math.floor(now / seconds)
 

@@ -65,11 +65,15 @@ class PostgreSQL(Storage):
 
     async def _connected(self) -> psycopg.AsyncConnection[Any]:
         found = await psycopg.AsyncConnection.connect(**self._parameters())
-        _know_columns(found)
-        cursor = await found.execute("SHOW synchronous_commit")
-        (setting,) = await cursor.fetchone() or ("",)
-        if setting in ("off", "local"):  # the others wait for the disk here, and for standbys as asked
-            await found.execute("SET synchronous_commit = on")
+        try:
+            _know_columns(found)
+            cursor = await found.execute("SHOW synchronous_commit")
+            (setting,) = await cursor.fetchone() or ("",)
+            if setting in ("off", "local"):  # the others wait for the disk here, and for standbys as asked
+                await found.execute("SET synchronous_commit = on")
+        except BaseException:  # also if a server stops meanwhile
+            await found.close()
+            raise
         return found
 
     def open(self, *, to_write: bool = True) -> None:

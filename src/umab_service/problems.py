@@ -56,6 +56,11 @@ def invalid(detail: str) -> Problem:
     return Problem(422, detail)
 
 
+def failure() -> Problem:
+    """Return the problem of a request that has met a bug of the server."""
+    return Problem(500, "the server failed; its log says why")
+
+
 def unavailable(detail: str) -> Problem:
     """Return the problem of a server that cannot store anything at the moment."""
     return Problem(503, detail, {"Retry-After": "1"})

@@ -90,7 +90,7 @@ def replay(
                 learner = log.replayed(learner, kind, body)
                 if seq != after + n_events:
                     raise ValueError(f"event {after + n_events} is missing")
-            except (ValueError, TypeError, KeyError, msgspec.MsgspecError) as error:
+            except (ValueError, TypeError, KeyError, ArithmeticError, msgspec.MsgspecError) as error:
                 raise DatabaseError(f"the log of the experiment {name!r} fails at event {seq}: {error}") from error
     return learner, n_events
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from umab_service import log
 from umab_service import statements as sql
 from umab_service.durations import text_of
 from umab_service.experiment import Experiment, Part, Row, instant
@@ -28,6 +29,8 @@ MOST_ROWS = 50_000
 """How many of the latest decisions are kept in memory, where feedback finds them sooner than in the database."""
 MOST_ID = 140
 """How long the id of a decision may be, with its number among those that were made at once."""
+READ_AGAIN_EVERY = 1.0
+"""How often an experiment whose changes keep failing is read from the log again at most, in seconds."""
 MOST_METADATA = 4096
 """The size of the metadata of a decision, in bytes of JSON."""
 
@@ -61,10 +64,15 @@ class Service:
         self.ownership: Ownership | None = None
         """Which experiments are here, if the database is shared; else all are."""
         self.recovering = False
+        self.resting: dict[int, tuple[float, float]] = {}
+        """Whose waits could not be ended: until when they rest, by the monotonic clock, and for how long."""
         self._task: asyncio.Task[None] | None = None
         self._started = False
         self.statements: list[Statement] = []
         self._touched: list[Row] = []
+        self._changed: list[Experiment] = []
+        self.failed: list[Experiment] = []
+        """What is to be read from the log again."""
         self._n_touches = 0
         self._loads: list[int] = []
         self.n_failed = 0
@@ -126,28 +134,94 @@ class Service:
 
     def forget_experiments(self) -> None:
         """Forget everything that is in memory."""
-        self.experiments, self.by_id = {}, {}
+        self.experiments, self.by_id, self.failed = {}, {}, []
         self.rows.clear()
 
     def _on_failure(self) -> None:
         """Discard what is in memory: it is ahead of the log."""
         self.n_failed += 1
-        if not self.recovering:
-            self.recovering = True
-            self._task = asyncio.create_task(self._start_again())
-
-    def discard(self) -> None:
-        """Give up what a request has begun, after a failure in its middle: the log says what there is."""
-        self.statements, self._touched = [], []
-        self._give_up("another request has failed in its middle")
+        self.recovering = True
+        self._begin_to_read()
 
     def lose_lease(self) -> None:
         """Give up everything: others may own it by now."""
-        self._give_up("this server has lost its lease")
-
-    def _give_up(self, why: str) -> None:
-        self.writer.refuse(why)
+        self.writer.refuse("this server has lost its lease")
         self._on_failure()
+
+    @contextlib.contextmanager
+    def changing(self, found: Experiment) -> Iterator[None]:
+        """Change an experiment as a whole: what fails in its middle is undone, and no other experiment notices.
+
+        A `Problem` is an answer and no failure: whoever raises one has changed nothing yet.
+        """
+        n_statements, n_touched = len(self.statements), len(self._touched)
+        try:
+            yield
+        except Problem:
+            raise
+        except BaseException:
+            del self.statements[n_statements:]
+            self._release_rows(self._touched[n_touched:])
+            del self._touched[n_touched:]
+            self._read_again(found)
+            raise
+
+    def abandon(self) -> None:
+        """Undo all that a request has done and not stored yet, after a failure."""
+        changed = self._changed if self.statements else []
+        self._release_rows(self._touched)
+        self.statements, self._touched, self._changed = [], [], []
+        for found in changed:
+            self._read_again(found)
+
+    def _release_rows(self, rows: Iterable[Row]) -> None:
+        """Let go of decisions that were changed and will not be stored; their experiment is read again."""
+        for row in rows:
+            row.pending -= 1
+
+    def _read_again(self, found: Experiment) -> None:
+        """Make an experiment anew from the log; until then, it answers nothing."""
+        if not found.failed and self.by_id.get(found.id) is found:
+            found.failed = True
+            self.failed.append(found)
+            self._begin_to_read()
+
+    def _begin_to_read(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._read_what_failed())
+
+    async def _read_what_failed(self) -> None:
+        while self.recovering or self.failed:
+            if self.recovering:
+                await self._start_again()
+            else:
+                await self._read_one()
+
+    async def _read_one(self) -> None:
+        """Read the experiment from the log that may be read next."""
+        now = asyncio.get_running_loop().time()
+        found = min(self.failed, key=lambda each: each.read_at)
+        if (
+            now < found.read_at + READ_AGAIN_EVERY
+        ):  # whoever makes it fail again and again must not keep all others busy
+            await asyncio.sleep(0.05)
+            return
+        try:
+            await self.writer.submit([])  # the log must have what came before the failure
+            read = await asyncio.to_thread(recovered, self.storage, False, [found.id])
+        except NotStored:
+            return  # so that everything is read again
+        except Exception:
+            logger.exception("the experiment %r cannot be read; trying again", found.name)
+            found.read_at = now
+            return
+        if found in self.failed:
+            self.failed.remove(found)
+        if not self.recovering and self.by_id.get(found.id) is found:
+            self.take_out(found)
+            for each in read:
+                each.read_at = now
+                self.put(each)
 
     async def _start_again(self) -> None:
         await self.writer.flush()  # what is on its way was made before the failure
@@ -167,12 +241,15 @@ class Service:
     def event(self, experiment: Experiment, kind: str, body: Any) -> None:
         """Append an event to the log."""
         experiment.seq += 1
+        self._changed.append(experiment)
         self.statements.append((sql.NEW_EVENT, (experiment.id, experiment.seq, self.clock(), kind, encoded(body))))
         if experiment.n_since >= SNAPSHOT_EVERY:
             self.snapshot(experiment)
 
     def snapshot(self, experiment: Experiment) -> None:
         """Store the learner as it is after the last event, and keep the snapshot before, but none that is older."""
+        if experiment.failed:
+            return
         try:
             learner = experiment.learner.to_json(indent=None).encode()
         except ValueError as error:  # only after the import of a learner that no policy would come to
@@ -188,7 +265,7 @@ class Service:
         Called after each request, with nothing awaited since its work: so what waits here is of this request only.
         """
         jobs, touched = self.statements, self._touched
-        self.statements, self._touched = [], []
+        self.statements, self._touched, self._changed = [], [], []
         try:
             await self.writer.submit(jobs)
         except NotStored as error:
@@ -212,6 +289,13 @@ class Service:
         row.state, row.due, row.value = state, due, value
         self.statements.append((sql.SET_DECISION, (state, due, value, row.experiment.id, row.id)))
         self.touch(row)
+
+    def start_wait(self, row: Row) -> None:
+        """Let the wait of a decision begin that was deferred."""
+        wait = row.experiment.settings.wait
+        due = None if wait is None else self.clock() + wait
+        self.set(row, "open", due, None)
+        self.event(row.experiment, log.ACTIVATED, {"decision": row.id, "due": due})
 
     def touch(self, row: Row) -> None:
         """Note that a decision is changed by this request: until that is on disk, it must be read from memory."""
@@ -307,6 +391,8 @@ class Service:
         found = self.experiments.get(name)
         if found is None:
             raise not_found("an experiment", name) if self.ownership is None else Elsewhere(name)
+        if found.failed:
+            raise unavailable(f"the experiment {name!r} is being read from the log again after a failure")
         return found
 
     def check_recovered(self) -> None:

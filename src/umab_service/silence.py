@@ -7,7 +7,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from umab_service.service import ROW, Service
 from umab_service.storage import DatabaseError, Storage
 
 EXPIRED_AT_ONCE = 500
+LONGEST_REST = 60.0
+"""How long an experiment rests at most, in seconds, whose waits could not be ended."""
 TICK = 0.25
 """How often to look for waits that have ended, in seconds."""
 PRUNE_EVERY = 3600.0
@@ -79,30 +81,42 @@ async def _believed(service: Service) -> Believed:
 
 async def watch(service: Service) -> None:
     """Close the choices whose wait has ended, again and again."""
-    believed, next_prune = None, 0.0
+    believed: Believed | None = None
+    next_prune = 0.0
+
+    async def prune_sometimes(service: Service) -> None:
+        nonlocal believed, next_prune
+        if service.retention is not None:
+            believed = believed or await _believed(service)
+            now = believed.now()
+            if time.monotonic() >= next_prune:
+                next_prune = time.monotonic() + PRUNE_EVERY
+                await prune(service, now - service.retention)
+
+    jobs: dict[str, Callable[[Service], Awaitable[None]]] = {
+        "waits could not be ended": _expire_all,
+        "snapshots could not be made": _bounded,
+        "points of history could not be noted": history.note,
+        "what is old could not be deleted": prune_sometimes,
+    }
     while True:
-        try:
-            await asyncio.sleep(TICK)
-            if not service.recovering:
-                while await expire(service):
-                    pass
-                await _bounded(service)
-                await history.note(service)
-                if service.retention is not None:
-                    believed = believed or await _believed(service)
-                    now = believed.now()
-                    if time.monotonic() >= next_prune:
-                        next_prune = time.monotonic() + PRUNE_EVERY
-                        await prune(service, now - service.retention)
-        except (Problem, DatabaseError) as problem:
-            logger.warning("waits could not be ended: %s", problem)
-            await asyncio.sleep(1.0)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            logger.exception("waits could not be ended")
-            service.discard()
-            await asyncio.sleep(1.0)
+        await asyncio.sleep(TICK)
+        for what, job in jobs.items():  # each for itself
+            try:
+                if not service.recovering:
+                    await job(service)
+            except (Problem, DatabaseError) as problem:
+                logger.warning("%s: %s", what, problem)
+                await asyncio.sleep(1.0)
+            except Exception:
+                logger.exception(what)
+                service.abandon()
+                await asyncio.sleep(1.0)
+
+
+async def _expire_all(service: Service) -> None:
+    while await expire(service):
+        pass
 
 
 async def prune(service: Service, cutoff: float) -> None:
@@ -163,31 +177,49 @@ async def _expired(service: Service, before: dict[int, Experiment], rows: list[A
     due: dict[int, list[Row]] = {}
     for row in rows:
         found = service.by_id.get(row[0])
-        if found is not None and found is before.get(row[0]):  # else the rows may be older than what was read since
+        if (
+            found is not None and not found.failed and found is before.get(row[0])
+        ):  # else the rows may be older than what was read since
             known = service.rows.get((found.token, row[1])) or Row(found, *row[1:])
             if known.due is not None and known.due <= service.clock():
                 due.setdefault(found.id, []).append(known)
     for number, some in due.items():
-        _expire(service, service.by_id[number], some)
+        try:
+            _expire(service, service.by_id[number], some)
+            service.resting.pop(number, None)
+        except Exception:  # of this experiment: the waits of the others end all the same
+            _, before_that = service.resting.get(number, (0.0, 0.5))
+            rest = min(2.0 * before_that, LONGEST_REST)
+            service.resting[number] = time.monotonic() + rest, rest
+            logger.exception("waits of %r could not be ended; trying again in %g s", service.by_id[number].name, rest)
     if due:
         await service.stored()
     return len(rows) == EXPIRED_AT_ONCE and bool(due)
+
+
+def _others(service: Service) -> str:
+    """Return what leaves out the experiments whose waits cannot be ended now: they must not fill what is found."""
+    now = time.monotonic()
+    resting = {number for number, (until, _) in service.resting.items() if until > now}
+    resting |= {each.id for each in service.failed}
+    return f"AND experiment NOT IN ({', '.join(map(str, sorted(resting)))})" if resting else ""
 
 
 async def _overdue(service: Service) -> list[Any]:
     """Return decisions whose wait has ended; of a shared database, those of this server, with parts in memory."""
     if not service.storage.shared:
         return await service.storage.soon(
-            f"{ROW} WHERE due <= ? ORDER BY due LIMIT ?", (service.clock(), EXPIRED_AT_ONCE)
+            f"{ROW} WHERE due <= ? {_others(service)} ORDER BY due LIMIT ?", (service.clock(), EXPIRED_AT_ONCE)
         )
     mine, now = "experiment IN (SELECT id FROM experiments WHERE owner = ?)", service.clock()
     rows = await service.storage.soon(
-        f"{ROW} WHERE due <= ? AND {mine} ORDER BY due LIMIT ?", (now, service.storage.server, EXPIRED_AT_ONCE)
+        f"{ROW} WHERE due <= ? AND {mine} {_others(service)} ORDER BY due LIMIT ?",
+        (now, service.storage.server, EXPIRED_AT_ONCE),
     )
     if len(rows) == EXPIRED_AT_ONCE and any(row[0] not in service.by_id for row in rows):
         # Those that could not be loaded, or not yet, must not take the places of the others.
         rows = await service.storage.soon(
-            f"{ROW} WHERE due <= ? AND experiment = ANY(?) ORDER BY due LIMIT ?",
+            f"{ROW} WHERE due <= ? AND experiment = ANY(?) {_others(service)} ORDER BY due LIMIT ?",
             (now, list(service.by_id), EXPIRED_AT_ONCE),
         )
     while missing := _without_parts(service, rows):
@@ -208,25 +240,24 @@ def _without_parts(service: Service, rows: list[Any]) -> list[tuple[Experiment, 
 
 def _expire(service: Service, found: Experiment, rows: Iterable[Row]) -> None:
     learned, forgotten = [], []
-    for row in rows:
-        value = _silence(service, found, row)
-        if value is None:
-            forgotten.append(row.id)
-            service.set(row, "forgotten", None, None)
-        else:
-            log.settle(found.learner, msgspec.json.decode(row.draw), value)
-            learned.append((row.id, Raw(row.draw), value))
-            service.set(row, log.EXPIRED, None, value)
-        found.n_open -= 1
-    service.event(found, log.EXPIRED, {"learned": learned, "forgotten": forgotten})
+    with service.changing(found):
+        for row in rows:
+            value = _silence(service, found, row)
+            if value is None:
+                forgotten.append(row.id)
+                service.set(row, "forgotten", None, None)
+            else:
+                log.settle(found.learner, msgspec.json.decode(row.draw), value)
+                learned.append((row.id, Raw(row.draw), value))
+                service.set(row, log.EXPIRED, None, value)
+            found.n_open -= 1
+        service.event(found, log.EXPIRED, {"learned": learned, "forgotten": forgotten})
     service.counts["expired"] += len(learned)
     service.counts["forgotten"] += len(forgotten)
 
 
 def _silence(service: Service, found: Experiment, row: Row) -> float | None:
     """Return what is learned when the wait of a choice ends; None to forget it."""
-    if row.state == "deferred":
-        return None
     if found.settings.aggregation == "sum":
         parts = [part.value for part in service.parts(row).values()]
         if parts:
@@ -237,7 +268,7 @@ def _silence(service: Service, found: Experiment, row: Row) -> float | None:
                 return value
             logger.warning("a sum was not learned in %s: %s", found.name, refused)
             return None
-    return found.settings.default
+    return None if row.state == "deferred" else found.settings.default
 
 
 def _sum(values: list[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,14 @@ from msgspec import Raw
 
 from umab_service import decisions
 from umab_service import feedback as feedbacks
+from umab_service.ownership import Elsewhere
 from umab_service.peers import Asked
-from umab_service.problems import Problem, invalid
+from umab_service.problems import Problem, failure, invalid
 from umab_service.routing import Call, answered
 from umab_service.schema import Batch, Operation, Result, Results, encoded
 from umab_service.service import Answer
+
+logger = logging.getLogger("umab_service")
 
 
 async def names(call: Call, after: str, limit: int) -> list[str]:
@@ -35,7 +39,9 @@ async def shown(call: Call, some: Sequence[str]) -> list[Any]:
     """Return experiments as answers show them, wherever they are; those that have just gone are left out."""
 
     async def one(name: str) -> Any:
-        return call.service.described(call.service.experiment(name))
+        call.service.check_recovered()
+        found = call.service.experiments.get(name)  # also one that answers nothing at the moment
+        return call.service.described(call.service.experiment(name) if found is None else found)
 
     return [each for each in await asyncio.gather(*(_anywhere(call, name, one) for name in some)) if each is not None]
 
@@ -123,3 +129,8 @@ def _done(call: Call, operation: Operation) -> Result:
         return Result(*told)
     except Problem as problem:
         return Result(problem.status, problem.body())
+    except Elsewhere:
+        raise
+    except Exception:  # it is undone, and the other operations go on
+        logger.exception("an operation of a batch failed in the experiment %r", operation.experiment)
+        return Result(500, failure().body())

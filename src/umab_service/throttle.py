@@ -8,6 +8,8 @@ FREE = 5
 """How many failures are answered at once."""
 LONGEST = 60.0
 """The longest time that a client is kept waiting, in seconds."""
+DOUBLINGS = 6
+"""After how many doublings of a second that time is reached; more failures change nothing."""
 MOST = 10_000
 """How many clients are remembered; the ones that failed longest ago are forgotten."""
 
@@ -34,7 +36,7 @@ class Throttle:
         count, until = self._failures.pop(client, (0, 0.0))
         if now - until > 10 * LONGEST:
             count = 0
-        count += 1
+        count = min(count + 1, FREE + DOUBLINGS)
         self._failures[client] = count, now + (min(LONGEST, 2.0 ** (count - FREE)) if count > FREE else 0.0)
         if len(self._failures) > MOST:
             self._failures.popitem(last=False)

@@ -198,17 +198,6 @@ def blank_ticket(policy: Policy, layout: Layout, n_arms: int) -> Buffer:
     return np.empty(0) if layout.ticket is None else layout.ticket.pack(policy.ticket(n_arms))
 
 
-def kept_ticket(policy: Policy, layout: Layout, n_arms: int, fields: Mapping[str, Any] | None) -> Buffer:
-    """Return the ticket of a draw that was kept elsewhere, by its fields; a blank one if it need not be kept."""
-    blank = blank_ticket(policy, layout, n_arms)
-    if layout.ticket is None or (fields is None and not policy.needs_ticket):
-        return blank
-    kept = layout.ticket.pack_fields(fields or {})
-    if len(kept) != len(blank):
-        raise ValueError("a draw with a ticket must be settled before the arms change, but they have changed")
-    return kept
-
-
 def layout_of(policy: Policy) -> Layout:
     """Return the layout of the arrays of `policy`."""
     parameters = Record.of(policy.parameters_for(1), "parameters")

@@ -6,15 +6,15 @@ arms that stay, and never the share of an arm that leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.engine.layout import Buffer, Layout, check_distribution
-from umab.online.choice import Label, Open
+from umab.engine.layout import Buffer, Layout, Record, blank_ticket, check_distribution
+from umab.online.choice import Label, Open, index_by_label
 from umab.online.counters import Tally
 
 Origins = Sequence[int | None]
@@ -63,7 +63,7 @@ def rearranged_choices(policy: Policy, layout: Layout, open_choices: Iterable[Op
             moved.get(index),
             moved.get(account),
             probability,
-            _resized_ticket(policy, layout, ticket, arms),
+            resized_ticket(policy, layout, ticket, arms),
             time,
             number,
         )
@@ -71,7 +71,7 @@ def rearranged_choices(policy: Policy, layout: Layout, open_choices: Iterable[Op
     }
 
 
-def _resized_ticket(policy: Policy, layout: Layout, ticket: Buffer | None, arms: Origins) -> Buffer | None:
+def resized_ticket(policy: Policy, layout: Layout, ticket: Buffer | None, arms: Origins) -> Buffer | None:
     """Return a ticket for other arms."""
     record = layout.ticket
     if record is None or ticket is None:
@@ -80,3 +80,36 @@ def _resized_ticket(policy: Policy, layout: Layout, ticket: Buffer | None, arms:
     if len(resized) != record.size(len(arms)):
         raise ValueError(f"a ticket must fit {len(arms)} arms, but the resized one of {policy.name} does not")
     return resized
+
+
+ARMS = "_arms"
+"""What the fields of a ticket that depends on the arms have besides: the arms of its time. No field begins with _."""
+
+
+def ticket_fields(record: Record, ticket: Buffer, labels: Sequence[Label]) -> dict[str, Any]:
+    """Return the fields of a ticket that is kept elsewhere, where arms may change before it comes back."""
+    fields = record.fields(ticket)
+    return {**fields, ARMS: list(labels)} if record.n_arms(len(ticket)) else fields
+
+
+def kept_ticket(
+    policy: Policy, layout: Layout, labels: tuple[Label, ...], fields: Mapping[str, Any] | None
+) -> Buffer | None:
+    """Return the ticket of a draw that was kept elsewhere, for the arms of today; a blank one if it need not be kept.
+
+    None if it does not say for which arms it was, as those of older versions, and their number has changed.
+    """
+    blank = blank_ticket(policy, layout, len(labels))
+    record = layout.ticket
+    if record is None or (fields is None and not policy.needs_ticket):
+        return blank
+    fields = dict(fields or {})
+    before = fields.pop(ARMS, None)
+    kept = record.pack_fields(fields)
+    if before is not None:
+        if len(kept) != record.size(len(before)):
+            raise ValueError(f"a ticket must have a value for each of its arms {list(before)!r}, but got {fields!r}")
+        if tuple(before) != labels:
+            index = index_by_label(tuple(before))
+            return resized_ticket(policy, layout, kept, [index.get(label) for label in labels])
+    return kept if len(kept) == len(blank) else None

@@ -18,12 +18,12 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
 from umab.engine.compiled import crediting_kernel, online_kernels
-from umab.engine.layout import Buffer, blank_ticket, kept_ticket, layout_of
+from umab.engine.layout import Buffer, blank_ticket, layout_of
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import columns
 from umab.online import saved as saved_form
-from umab.online.arms import Before, rearranged_choices, rearranged_state
+from umab.online.arms import Before, kept_ticket, rearranged_choices, rearranged_state, ticket_fields
 from umab.online.choice import Choice, Draw, Label, Open, index_by_label, unknown_arm
 from umab.online.counters import Tally
 from umab.online.eligible import draw_among
@@ -192,7 +192,12 @@ class Core:
         account, n_arms, probability = self.index.get(draw.account), len(self.labels), draw.account_probability
         if account is None:
             return
-        ticket = () if self.layout.ticket is None else (kept_ticket(self.policy, self.layout, n_arms, draw.ticket),)
+        ticket: tuple[Buffer, ...] = ()
+        if self.layout.ticket is not None:
+            kept = kept_ticket(self.policy, self.layout, self.labels, draw.ticket)
+            if kept is None:  # what to learn depends on arms that nobody knows any more
+                return
+            ticket = (kept,)
         self._before = None
         if self._tells_accounts and account != index:
             self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index)
@@ -268,7 +273,7 @@ class Core:
         record = self.layout.ticket
         if account is None:
             raise ValueError(f"a draw must be recorded while its arm is there, but the arm of {choice!r} is gone")
-        fields = None if record is None or ticket is None else record.fields(ticket)
+        fields = None if record is None or ticket is None else ticket_fields(record, ticket, self.labels)
         return Draw(*choice, self.labels[account], probability, fields, drawn_at)
 
     def redraw(self, draw: Draw) -> Choice:
@@ -287,7 +292,9 @@ class Core:
         changed = self.buffer.copy()  # a draw that does not fit must change nothing
         ticket, record = self._note(changed, account), self.layout.ticket
         fields = None if record is None or ticket is None else record.fields(ticket)
-        known = (fields,) if self.policy.needs_ticket else (fields, None)
+        known: list[Any] = [fields] if self.policy.needs_ticket else [fields, None]
+        if record is not None and ticket is not None and fields is not None:
+            known.append(ticket_fields(record, ticket, self.labels))  # older versions did not note the arms
         if not whole or draw.index != index or draw.ticket not in known:
             raise AlteredChoiceError(
                 f"a draw must fit the state of the learner, but {draw!r} does not: the arm has index {index} and "
