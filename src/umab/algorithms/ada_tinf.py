@@ -1,12 +1,14 @@
 """AdaTINF, for losses with heavy tails of which nothing is known, and its form without a horizon."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.htinf import threshold_for
+from umab.algorithms.limits import ROUND, SUMS, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted, rescale
 from umab.maths.simplex import Vector, tsallis
@@ -134,6 +136,17 @@ class AdaTINF(Policy):
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return whether there are epochs."""
         return Parameters(anytime=1.0 if self.anytime else 0.0)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "cost_sum": SUMS,
+            "unit": UNIT,
+            "round": ROUND,
+            "epoch_length": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η; it starts afresh in each epoch, so its name has the length of the epoch in it."""

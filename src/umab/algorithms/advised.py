@@ -17,7 +17,6 @@ At least one expert gives advice in every round, and the rows of those who do su
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -65,10 +64,6 @@ class Advised(Policy):
         if self.experts not in (None, n_experts):
             raise ValueError(f"{self.name} must get advice from {self.experts} experts, but got {n_experts}")
         return self.with_parameters(experts=n_experts)
-
-    def is_sound(self, state: Any) -> bool:
-        """Whether a state that was read from a file may have been saved: compiled code trusts it."""
-        return min(state.weights) > 0.0 and abs(math.fsum(state.weights) - 1.0) < 1e-9
 
     @property
     def n_experts(self) -> int:

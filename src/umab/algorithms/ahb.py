@@ -1,11 +1,12 @@
 """AHB, AdaHedge for bandits: blind to the units of the losses and to a constant added to all of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.limits import COUNT, DISTRIBUTION, POSITIVE_SUMS, SUMS, UNIT, Limits
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.maths.simplex import Vector, entropy_link, mix, soft_minimum, softmin, sum_of_others, uniform
 
@@ -97,6 +98,19 @@ class AHB(Policy):
         if now <= state.n_selected < before:  # the first draws are over now
             resized = resized._replace(probabilities=uniform(len(arms)))
         return resized
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "weights": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "centre": Limits(-2.0, 2.0),
+            "gap_sum": POSITIVE_SUMS,
+            "unit": UNIT,
+            "n_selected": COUNT,
+            "n_updates": COUNT,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and γ, once they matter."""

@@ -1,14 +1,15 @@
 """Banker-SFTINF and Banker-SFLBINF: Banker-OMD with its bank, for late feedback."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from umab._support import checks
 from umab._support.checks import LARGEST
-from umab.algorithms.banker_omd import investment
+from umab.algorithms.banker_omd import BOUND, WEIGHT, investment
 from umab.algorithms.base import Policy, moved
+from umab.algorithms.limits import COUNT, DISTRIBUTION, POSITIVE_SUMS, SHARE, SUMS, UNIT, WAITED, Limits
 from umab.maths import simplex
 from umab.maths.numerics import fit_unit, importance_weighted, rescale, unit_of
 from umab.maths.simplex import Vector, beside_fair_share, log_barrier, tsallis
@@ -112,6 +113,41 @@ class LateBanker(Policy):
         likelier, rarer, part = beside_fair_share(p, self.link)
         fair = (1.0 - part) * ticket.taken[likelier] + part * ticket.taken[rarer]
         return ticket._replace(taken=moved(Vector, ticket.taken, [fair] * len(arms), arms))
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "start": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "savings": POSITIVE_SUMS,
+            "share": SHARE,
+            "weight": WEIGHT,
+            "bound": BOUND,
+            "open_sum": POSITIVE_SUMS,
+            "square_sum": POSITIVE_SUMS,
+            "unit": UNIT,
+            "outstanding": COUNT,
+            "waited": WAITED,
+        }
+
+    @property
+    def ticket_limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `Ticket`."""
+        return {
+            "taken": SUMS,
+            "weight": POSITIVE_SUMS,
+            "bound": Limits(0.0, 2.0),
+            "unit": Limits(2.0**-1074, 0.5),
+            "outstanding": COUNT,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find a draw in a smaller unit than that of the state, which came after it."""
+        units = [each.unit for each in tickets if each.unit < state.unit]
+        if units:
+            return f"the unit of a ticket must be at least unit={state.unit!r}, but got unit={units[0]!r}"
+        return None
 
     def rates(self, state: State) -> dict[str, float]:
         """Return 1/σ. It grows with the number of losses that have not arrived."""

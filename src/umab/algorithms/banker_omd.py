@@ -1,16 +1,24 @@
 """Banker-OMD for general losses, in its form without late feedback, which is log-barrier FTRL."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import POSITIVE_SUMS, SUMS, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import fit_unit, importance_weighted, rescale, unit_of
 from umab.maths.simplex import Vector, log_barrier
 
 Skipped = Literal["usable", "lost"]
+
+
+BOUND = Limits(0.5, 2.0)
+"""What L̂ is in units, which never exceed it by more."""
+WEIGHT = Limits(2.0**-200, 2.0**1000)
+"""What σ is in units."""
 
 
 class State(NamedTuple):
@@ -104,6 +112,17 @@ class BankerOMD(Policy):
         return Parameters(
             log_horizon=math.log(max(self.horizon or 2, 2)), savings_lost=1.0 if self.skipped == "lost" else 0.0
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "bound": BOUND,
+            "square_sum": POSITIVE_SUMS,
+            "unit": UNIT,
+            "weight": WEIGHT,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return 1/σ."""

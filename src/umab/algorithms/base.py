@@ -61,6 +61,10 @@ the reference. Hence their rules:
 - nothing divides by zero or takes the logarithm of zero (Python raises an error, compiled code goes on);
 - any finite loss is handled, and no probability is ever 0.
 
+A state may come from a file that was damaged, or made up. ``limits`` and ``ticket_limits`` declare what the fields of
+every state and ticket satisfy (see `umab.algorithms.limits`), and ``fault(state, tickets)`` finds what no run leaves
+although each field is within its limits. Loading a learner refuses that; anything else must be survived, as any loss.
+
 Facts about a policy are attributes of its class, which the command line, charts, reports and pages read:
 `summary`, `reference`, `guarantee`, `theorem`, `rate_in_norms`, `page`, `colour`, `dash`, `published` and
 `also_compared`.
@@ -76,6 +80,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from umab._support.checks import LARGEST
+from umab.algorithms.limits import Limits
 from umab.maths.simplex import Rows, Vector, beside_fair_share, shared_out
 
 
@@ -204,6 +209,20 @@ class Policy(ABC):
     def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
         """Return a ticket for other arms: old arms keep their values, a new one gets those of a blank ticket."""
         return _field_by_field(lambda kind, value, new: moved(kind, value, new, arms), ticket, self.ticket(len(arms)))
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """What the fields of every state satisfy, by name, or by way, as in ``inner.clip``; others are any numbers."""
+        return {}
+
+    @property
+    def ticket_limits(self) -> Mapping[str, Limits]:
+        """The same for the fields of tickets."""
+        return {}
+
+    def fault(self, state: Any, tickets: Sequence[Any]) -> str | None:
+        """Return what is wrong with a state or the tickets of its open choices, all within their limits, or None."""
+        return None
 
     def solved(self, state: Any) -> Vector:
         """Return the distribution that follows from the sums of `state`, before exploration is added."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import ANY, COUNT, Limits
 from umab.algorithms.wrapper import Wrapper, layers
 from umab.maths.level import within
 from umab.maths.simplex import Vector
@@ -110,6 +111,11 @@ class Centred(Wrapper):
     def init(self, n_arms: int) -> State:
         """Return the start of the policy inside, with no losses counted yet."""
         return State(inner=self.policy.init(n_arms), origin=0.0, mean=0.0, n_losses=0.0)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Those of the policy inside, and of the fields of `State`."""
+        return {**super().limits, **{"origin": ANY, "mean": ANY, "n_losses": COUNT}}
 
     @staticmethod
     def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:

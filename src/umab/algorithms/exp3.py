@@ -1,12 +1,13 @@
 """EXP3, the classic of adversarial bandits, for losses in a known range."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.limits import RATE, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import Vector, sum_of
@@ -106,6 +107,23 @@ class EXP3(KnownHorizon):
         if gamma is None:
             gamma = min(1.0, math.sqrt(n_arms * math.log(n_arms) / ((math.e - 1.0) * (self.horizon or 1))))
         return Parameters(gamma=gamma, low=self.low, high=self.high)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "weights": RATE,
+            "log_weights": SUMS,
+            "origin": SUMS,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find weights that are not those of their logarithms."""
+        origin = state.origin
+        for weight, log_weight in zip(state.weights, state.log_weights, strict=True):
+            if log_weight < origin - _LARGEST_LOG or not math.isclose(weight, math.exp(origin - log_weight)):
+                return f"weights must be exp(origin − log_weights), but got {weight} for {origin} − {log_weight}"
+        return None if max(state.weights) >= 0.5 else f"weights must be 1 or more, but got {state.weights!r}"
 
     def resized(self, state: State, arms: Sequence[int | None]) -> State:
         """Resize, and compute the weights from their logarithms."""

@@ -1,10 +1,12 @@
 """EXP3-IX, with implicit exploration, for losses in a known range."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.known_range import KnownRange, Range
+from umab.algorithms.limits import ROUND, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import Vector, softmin
@@ -67,6 +69,14 @@ class EXP3IX(KnownRange):
             loss_sums=[0.0] * n_arms,
             round=1.0,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η."""

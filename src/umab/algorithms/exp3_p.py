@@ -1,11 +1,13 @@
 """EXP3.P, with upper confidence bounds on the gains, for losses in a known range."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.limits import DISTRIBUTION, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import Vector, mix, softmin
@@ -88,6 +90,14 @@ class EXP3P(KnownHorizon):
             weights=simplex.uniform(n_arms),
             log_weights=[0.0] * n_arms,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "weights": DISTRIBUTION,
+            "log_weights": SUMS,
+        }
 
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return γ and the bonus for the horizon, and the range."""

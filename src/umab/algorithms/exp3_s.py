@@ -1,11 +1,13 @@
 """EXP3.S, which follows a best arm that changes, for losses in a known range."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.limits import DISTRIBUTION, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import Vector, mix, sum_of
@@ -84,6 +86,13 @@ class EXP3S(KnownHorizon):
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""
         return State(probabilities=simplex.uniform(n_arms), weights=simplex.uniform(n_arms))
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "weights": DISTRIBUTION,
+        }
 
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return γ and the shared part for the horizon, and the range."""

@@ -1,11 +1,13 @@
 """HTINF and OptTINF, for losses with heavy tails of which a moment is known."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import ROUND, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
 from umab.maths.powers import tsallis_power
@@ -111,6 +113,14 @@ class HTINF(Policy):
         """Return σ and what follows from α."""
         power = self.alpha / (self.alpha - 1.0)
         return Parameters(sigma=self.sigma, root=1.0 / self.alpha, power=power, threshold=threshold_for(self.alpha))
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from umab.algorithms.centred import Centred
+from umab.algorithms.limits import LEVEL, Limits, within
 from umab.maths.level import Level, above, followed, moves, no_level
 from umab.maths.simplex import Vector
 
@@ -67,6 +68,11 @@ class LocallyCentred(Centred):
     def init(self, n_arms: int) -> State:  # type: ignore[override]
         """Return the start of the policy inside, with no level yet."""
         return State(inner=self.policy.init(n_arms), level=no_level())
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Those of the policy inside, and of the fields of `State`."""
+        return {**within("inner", self.policy.limits), **within("level", LEVEL)}
 
     @staticmethod
     def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:

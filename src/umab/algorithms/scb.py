@@ -1,10 +1,12 @@
 """SCB, scale-clipping with a Tsallis regularizer: optimal in the worst case."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.limits import DISTRIBUTION, ROUND, SUMS, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
 from umab.maths.simplex import Vector, mix, tsallis
@@ -76,6 +78,17 @@ class SCB(Policy):
             unit=FINEST_UNIT,
             round=1.0,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scale": Limits(0.0, 2.0),
+            "unit": UNIT,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""

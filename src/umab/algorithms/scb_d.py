@@ -1,10 +1,12 @@
 """SCB-D, scale-clipping for late feedback: a bound for losses of unknown scale and delays of unknown length."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.limits import COUNT, DISTRIBUTION, RATE, ROUND, SUMS, UNIT, WAITED, Limits
 from umab.algorithms.scb import exploration_share
 from umab.algorithms.tsallis_inf_d import entropy_weight
 from umab.maths import simplex
@@ -103,6 +105,32 @@ class SCBD(Policy):
         """Remember the scale at the draw."""
         return Ticket(scale=state.scale)
 
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scale": RATE,
+            "unit": UNIT,
+            "outstanding": COUNT,
+            "waited": WAITED,
+            "round": ROUND,
+        }
+
+    @property
+    def ticket_limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `Ticket`."""
+        return {
+            "scale": RATE,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find a scale that is not what the unit is for."""
+        if state.scale == 0.0 or 2.0**-60 <= state.scale * state.unit < 1.0:
+            return None
+        return f"scale must be below 1/unit and close to it, but got scale={state.scale!r} and unit={state.unit!r}"
+
     def rates(self, state: State) -> dict[str, float]:
         """Return β and, once there was a loss, η = 1/(2C√t)."""
         rates = {"β": exploration_share(len(state.probabilities), state.round)}
@@ -127,14 +155,16 @@ class SCBD(Policy):
         parameters: NoParameters, state: State, arm: int, loss: float, probability: float, ticket: Ticket
     ) -> State:
         """Learn from one loss and solve for the next distribution."""
-        unit, shrink = fit_unit(state.unit, loss)
+        # The ticket's scale matters only if this state is older than the draw: then, it is news.
+        largest = max(abs(loss), ticket.scale)
+        unit, shrink = fit_unit(state.unit, largest)
         rescale(state.loss_sums, shrink)
         limit = ticket.scale * unit
         clipped = max(-limit, min(limit, loss * unit))
         state.loss_sums[arm] += importance_weighted(clipped + limit, probability)
         return solved(
             state,
-            scale=max(state.scale, abs(loss)),
+            scale=max(state.scale, largest),
             unit=unit,
             outstanding=max(0.0, state.outstanding - 1.0),  # a choice of another learner was not counted here
             waited=state.waited,

@@ -1,11 +1,13 @@
 """SCB-IX, scale-clipping with implicit exploration: bounds that hold with high probability."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.exp3_ix import learning_rate
+from umab.algorithms.limits import DISTRIBUTION, ROUND, SUMS, UNIT, Limits
 from umab.algorithms.scb import SCB, State, add_clipped
 from umab.maths.simplex import entropy_link, mix, softmin
 
@@ -53,6 +55,17 @@ class SCBIX(Policy):
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""
         return SCB().init(n_arms)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scale": Limits(0.0, 2.0),
+            "unit": UNIT,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""

@@ -1,11 +1,13 @@
 """SF-MAB and SF-MAB-A, whose learning rate follows the stability cost that was really paid."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import DISTRIBUTION, POSITIVE_SUMS, ROUND, SUMS, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import fit_unit, importance_weighted, rescale, unit_of
 from umab.maths.simplex import Vector, log_barrier, mix, power_shift, sum_of_others
@@ -122,6 +124,19 @@ class SFMAB(Policy):
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return a code for the exploration."""
         return Parameters(exploration=_ADAPTIVE if self.exploration == "adaptive" else _ANYTIME)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "stability_sum": POSITIVE_SUMS,
+            "exploration_cost": POSITIVE_SUMS,
+            "unit": UNIT,
+            "exploration_rate": Limits(0.0, 0.5),
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and γ."""

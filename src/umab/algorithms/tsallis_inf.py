@@ -1,11 +1,13 @@
 """Tsallis-INF, best of both worlds, for losses in a known range."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from umab.algorithms.exp3_ix import EXP3IX, State
 from umab.algorithms.known_range import KnownRange, Range
+from umab.algorithms.limits import ROUND, SUMS, Limits
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import tsallis, tsallis_link
 
@@ -59,6 +61,14 @@ class TsallisINF(KnownRange):
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""
         return EXP3IX(low=self.low, high=self.high).init(n_arms)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η."""

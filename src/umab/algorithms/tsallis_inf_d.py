@@ -1,10 +1,12 @@
 """Tsallis-INF for late feedback: Zimmert and Seldin's algorithm for losses in a known range and arbitrary delays."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab.algorithms.known_range import KnownRange, Range
+from umab.algorithms.limits import COUNT, ROUND, SUMS, WAITED, Limits
 from umab.maths import simplex
 from umab.maths.hybrid import hybrid
 from umab.maths.numerics import importance_weighted
@@ -76,6 +78,16 @@ class TsallisINFD(KnownRange):
         return State(
             probabilities=simplex.uniform(n_arms), loss_sums=[0.0] * n_arms, outstanding=0.0, waited=0.0, round=1.0
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "outstanding": COUNT,
+            "waited": WAITED,
+            "round": ROUND,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η of the Tsallis part."""

@@ -1,7 +1,7 @@
 """UMAB-E, which follows the advice of experts, for losses of any size, sign and offset."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
@@ -10,6 +10,7 @@ from umab._support.checks import LARGEST
 from umab.algorithms.advised import Advised, SureAdvice
 from umab.algorithms.centred import centred_loss
 from umab.algorithms.expert_costs import have_agreed, mixability_gap, stability
+from umab.algorithms.limits import ANY, COUNT, DISTRIBUTION, FLAG, POSITIVE_SUMS, ROUND, SHARE, SUMS, UNIT, Limits
 from umab.algorithms.umab_s import CHARGE, LIMIT, rate_of
 from umab.algorithms.umab_s import exploration_rate as floor_of_umab_s
 from umab.maths import simplex
@@ -184,10 +185,24 @@ class UMABE(Advised):
         """Return the ticket as it is: it is about experts."""
         return ticket
 
-    def is_sound(self, state: State) -> bool:
-        """Whether a state that was read from a file may have been saved."""
-        numbers = state.paid >= 0.0 and state.unit > 0.0 and state.n_losses >= 0.0 and state.round >= 1.0
-        return super().is_sound(state) and numbers and state.form in (_BARRIER, _ENTROPY)
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "mixture": SHARE,
+            "advised": SHARE,
+            "weights": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scratch": ANY,
+            "paid": POSITIVE_SUMS,
+            "unit": UNIT,
+            "origin": ANY,
+            "mean": ANY,
+            "n_losses": COUNT,
+            "exploration_rate": SHARE,
+            "round": ROUND,
+            "form": FLAG,
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return ρ, and η once there was a loss that differed from the first."""

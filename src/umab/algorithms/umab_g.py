@@ -1,13 +1,14 @@
 """UMAB-G and UMAB-G-A, for losses of unknown size and any sign."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import POSITIVE_SUMS, RATE, ROUND, SUMS, UNIT, Limits, too_much_rounding
 from umab.maths import simplex
 from umab.maths.numerics import FLOOR, add_square, fit_unit, importance_weighted, rescale, unit_of
 from umab.maths.simplex import Vector, explore, log_barrier
@@ -143,6 +144,30 @@ class ExtraExploration(Policy):
     def parameters_for(self, n_arms: int) -> Parameters:
         """Return the parameters, with a code for the exploration."""
         return Parameters(rate=self.rate, exploration=_CODES[self.exploration], horizon=0.0)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "offsets": Limits(-(2.0**53), 1.0),
+            "loss_sums": SUMS,
+            "estimate_sizes": POSITIVE_SUMS,
+            "clip": Limits(-LARGEST, -(2.0**-1074)),
+            "square_sum": POSITIVE_SUMS,
+            "square_sum_error": SUMS,
+            "exploration_cost": POSITIVE_SUMS,
+            "unit": UNIT,
+            "learning_rate": RATE,
+            "exploration_rate": Limits(0.0, 0.5),
+            "round": ROUND,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find a threshold beyond the unit, or nothing of the losses that the unit is for."""
+        scaled = state.clip * state.unit
+        if not (abs(scaled) < 1.0 and scaled * scaled + state.square_sum >= 2.0**-120):
+            return f"clip must be above −1/unit, but got clip={state.clip!r} and unit={state.unit!r}"
+        return too_much_rounding(state.square_sum, state.square_sum_error)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η and ρ, but not the ρ of the main text, which may grow."""

@@ -1,11 +1,13 @@
 """UMAB-NN, for losses of unknown size that are never negative."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from umab._support.checks import LARGEST
 from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.limits import POSITIVE_SUMS, RATE, SUMS, UNIT, Limits, too_much_rounding
 from umab.maths import simplex
 from umab.maths.numerics import FINEST_UNIT, add_square, fit_unit, importance_weighted, rescale
 from umab.maths.simplex import Vector, log_barrier
@@ -82,6 +84,21 @@ class UMABNN(Policy):
             unit=FINEST_UNIT,
             learning_rate=0.0,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "loss_sums": SUMS,
+            "square_sum": POSITIVE_SUMS,
+            "square_sum_error": SUMS,
+            "unit": UNIT,
+            "learning_rate": RATE,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find a sum with more rounding than sum."""
+        return too_much_rounding(state.square_sum, state.square_sum_error)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return η."""

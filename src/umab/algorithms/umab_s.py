@@ -1,12 +1,14 @@
 """UMAB-S, whose learning rate follows the stability cost that was really paid, and which starts without a scale."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import ANY, DISTRIBUTION, POSITIVE_SUMS, ROUND, SHARE, SUMS, UNIT, Limits
 from umab.algorithms.sf_mab import stability
 from umab.maths import simplex
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale, unit_of
@@ -195,6 +197,27 @@ class UMABS(Policy):
             exploration={"floor": _FLOOR, "added": _ADDED, "none": _NONE}[self.exploration],
             clipping=1.0 if self.clipping == "charged" else 0.0,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scratch": ANY,
+            "paid": POSITIVE_SUMS,
+            "square_sum": POSITIVE_SUMS,
+            "unit": UNIT,
+            "exploration_rate": SHARE,
+            "round": ROUND,
+        }
+
+    @property
+    def ticket_limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `Ticket`."""
+        return {
+            "iterate": Limits(0.0, 2.0),
+        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return ρ, and η once there was a loss."""

@@ -1,11 +1,13 @@
 """UMAB-Sh, which shares weight among the arms in every round, so that it can follow a best arm that changes."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.base import Policy
+from umab.algorithms.limits import DISTRIBUTION, POSITIVE_SUMS, ROUND, SHARE, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted
 from umab.maths.simplex import Vector, entropy_link, raise_to, sum_of_others
@@ -118,6 +120,18 @@ class UMABSh(Policy):
         """Return the number of changes that the rates are made for."""
         return Parameters(switches=self.switches)
 
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "weights": DISTRIBUTION,
+            "paid": POSITIVE_SUMS,
+            "inverse_rate": POSITIVE_SUMS,
+            "unit": UNIT,
+            "exploration_rate": SHARE,
+            "round": ROUND,
+        }
+
     def rates(self, state: State) -> dict[str, float]:
         """Return ρ, and η once there was a loss."""
         learning = {"η": state.unit / state.inverse_rate} if state.inverse_rate > 0.0 else {}
@@ -140,7 +154,8 @@ class UMABSh(Policy):
         paid = state.paid * shrink + mixability_gap(worse, better, abs(estimate), inverse)
 
         # Measured from the better of the drawn arm and the others, no exponent is positive and none overflows.
-        left = math.exp(-abs(estimate) / inverse) if inverse > 0.0 else 1.0
+        # A single arm has no others, so that nothing would be left of the weights after a large loss.
+        left = math.exp(-abs(estimate) / inverse) if inverse > 0.0 and n_arms > 1 else 1.0
         total = better + worse * left
         of_arm, of_others = (left / total, 1.0 / total) if estimate > 0.0 else (1.0 / total, left / total)
         share = 1.0 / t

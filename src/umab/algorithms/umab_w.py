@@ -1,19 +1,33 @@
 """UMAB-W, which watches the losses of every arm and starts afresh when they change."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Change, Policy
+from umab.algorithms.limits import (
+    ANY,
+    COUNT,
+    DISTRIBUTION,
+    FLAG,
+    LEVEL,
+    POSITIVE_SUMS,
+    RATE,
+    ROUND,
+    SUMS,
+    UNIT,
+    Limits,
+    within,
+)
 from umab.algorithms.umab_s import UMABS, exploration_rate, learned
 from umab.algorithms.umab_s import Parameters as RateParameters
-from umab.algorithms.watch import MOST_DOUBT, N_LATEST, calm, compared, raised, watched
+from umab.algorithms.watch import MOST_DOUBT, MOST_EVIDENCE, N_LATEST, calm, compared, raised, watched
 from umab.maths import simplex
 from umab.maths.level import Level, above, followed, moves, no_level
 from umab.maths.numerics import FINEST_UNIT
-from umab.maths.ranks import blank_record, forget, n_cells
+from umab.maths.ranks import ROOTS, SEEN, blank_record, forget, n_cells
 from umab.maths.simplex import FixedVector, Rows, Vector, likeliest
 
 Attention = Literal["bursts", "none"]
@@ -206,6 +220,46 @@ class UMABW(Policy):
             restarts=codes[self.restarts],
             local=1.0 if self.centre == "level" else 0.0,
         )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`; losses that are only compared may be any numbers."""
+        instance = {"iterate": DISTRIBUTION, "loss_sums": SUMS, "paid": POSITIVE_SUMS, "unit": UNIT, "round": ROUND}
+        return {
+            **within("current", instance),
+            **within("replaced", instance),
+            **within("level", LEVEL),
+            "marks": ANY,
+            "counts": COUNT,
+            "records": RATE,
+            "attention": RATE,
+            "latest": ANY,
+            "changes": ANY,
+            "scratch": ANY,
+            "place": Limits(0.0, N_LATEST - 1.0, whole=True),
+            "round": ROUND,
+            "age": COUNT,
+            "settled": COUNT,
+            "leader": Limits(-1.0, 2.0**53, whole=True),
+            "former": Limits(-1.0, 2.0**53, whole=True),
+            "doubt": Limits(0.0, MOST_DOUBT),
+            "n_changes": COUNT,
+            "n_bursts": COUNT,
+            "watch_local": FLAG,
+            "waited": COUNT,
+        }
+
+    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+        """Find what the watch cannot know about an arm, so that its bets would not be finite."""
+        for counts, record, attention in zip(state.counts, state.records, state.attention, strict=True):
+            seen, (since, _, active) = record[SEEN], attention
+            if COUNT.fault("", [seen], 0.0) or record[ROOTS] < 1.0 or max(record) > MOST_EVIDENCE:
+                return f"records must hold a count, a sum from 1 and evidence below {MOST_EVIDENCE}, but got {record!r}"
+            if seen >= self.marks and math.fsum(counts) != seen:
+                return f"counts must sum to the {seen:.0f} losses in records, but got {math.fsum(counts):.0f}"
+            if since not in range(N_LATEST + 1) or active not in (0.0, 1.0):
+                return f"attention must begin with a count up to {N_LATEST} and end with 0 or 1, but got {attention!r}"
+        return None
 
     def solved(self, state: State) -> Vector:
         """Return the distribution of the instance that plays."""

@@ -20,6 +20,8 @@ MOST_ATTENTION = 1.0 / 3.0
 """The sum of the floors of the arms with attention; a single one has half of it."""
 
 _GREATEST = 600.0  # e to this power is a double, with room for the bets
+MOST_EVIDENCE = 1e262
+"""No evidence of a record is larger: the watch notices it before."""
 _SINCE, _EXCESS, _ACTIVE = range(3)  # what the attention for an arm consists of
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self, get_type_hints
 
 from umab._support.checks import shown
 from umab.algorithms.base import Change, Policy, moved
+from umab.algorithms.limits import Limits, within
 
 
 class Inside(NamedTuple):
@@ -120,6 +121,20 @@ class Wrapper(Policy):
     def resized_ticket(self, ticket: Any, arms: Sequence[int | None]) -> Any:
         """Resize as the policy inside does."""
         return self.policy.resized_ticket(ticket, arms)
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Those of the policy inside; a subclass adds those of its own fields."""
+        return within("inner", self.policy.limits)
+
+    @property
+    def ticket_limits(self) -> Mapping[str, Limits]:
+        """As the policy inside."""
+        return self.policy.ticket_limits
+
+    def fault(self, state: Any, tickets: Sequence[Any]) -> str | None:
+        """Return what is wrong in the policy inside."""
+        return self.policy.fault(state.inner, tickets)
 
     def rates(self, state: Any) -> dict[str, float]:
         """Return the rates of the policy inside."""

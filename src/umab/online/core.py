@@ -375,6 +375,8 @@ class Core:
             core._read_ids(saved["ids"])
             blank = None if core.policy.needs_ticket else core._blank_ticket()
             core.open = columns.read(saved["open"], labels, range(core.n_drawn), core._id_of, core.layout.ticket, blank)
+            tickets = [ticket for _, _, _, _, ticket, _, _ in core.open.values()]
+            saved_form.check_tickets(core.policy, core.layout, core.buffer, tickets)
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):
                 raise ValueError(f"there are {len(core.tallies)} counters for {len(labels)} arms")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from umab._support.checks import shown
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described, from_description
+from umab.algorithms.limits import DISTRIBUTION, Limits
 from umab.engine.layout import Buffer, Layout, check_distribution
 from umab.online.choice import Label, labels_of
 
@@ -68,12 +71,49 @@ def read_labels(saved: Any) -> tuple[Label, ...]:
 def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffer:
     """Return the buffer of a saved state."""
     record = layout.state
-    if set(state) != set(record.names):
-        raise ValueError(f"the state has the fields {sorted(state)}, not {sorted(record.names)}")
-    if any(len(state[name]) != n_arms for name in (*record.vectors, *record.rows)):
-        raise ValueError("a vector of the state does not have one number for each arm")
-    buffer = layout.sized(layout.pack_fields(policy.parameters_for(n_arms), state), n_arms)
-    if not np.isfinite(buffer).all():
-        raise ValueError("the state holds a value that is not finite")
+    if not isinstance(state, dict) or set(state) != set(record.names):
+        raise ValueError(f"the state must have the fields {sorted(record.names)}, but got {shown(state)}")
+    shapes = dict.fromkeys(record.scalars, ()) | record.shapes(n_arms)
+    numbers = {name: _numbers(name, state[name], shape) for name, shape in shapes.items()}
+    lowest = 0.0 if policy.plays_each_arm_first or policy.takes_advice else 5e-324
+    drawn_from = {layout.distribution: DISTRIBUTION._replace(lowest=lowest)}
+    _check_limits(drawn_from | dict(policy.limits), numbers, record.fields(record.pack(policy.init(n_arms))))
+    buffer = layout.sized(layout.pack_fields(policy.parameters_for(n_arms), numbers), n_arms)
     check_distribution(policy, layout.probabilities(buffer))
     return buffer
+
+
+def check_tickets(policy: Policy, layout: Layout, buffer: Buffer, tickets: Sequence[Buffer | None]) -> None:
+    """Raise if no run of the policy leaves this state with these tickets of open choices."""
+    found = []
+    if layout.ticket is not None:
+        for ticket in tickets:
+            if ticket is not None:
+                fields = layout.ticket.fields(ticket)
+                _check_limits(policy.ticket_limits, {name: np.asarray(each) for name, each in fields.items()}, fields)
+                found.append(layout.ticket.unpack(ticket))
+    wrong = policy.fault(layout.unpack(buffer), found)
+    if wrong is not None:
+        raise ValueError(wrong)
+
+
+def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return the numbers of a field, checked."""
+    try:
+        numbers = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        raise ValueError(f"{name} must be numbers of shape {shape}, but got {shown(value)}") from None
+    if numbers.shape != shape:
+        raise ValueError(f"{name} must be numbers of shape {shape}, but got shape {numbers.shape}")
+    if numbers.dtype.kind not in "iuf" or not np.isfinite(numbers).all():
+        raise ValueError(f"{name} must be finite numbers, but got {name}={shown(value)}")
+    return numbers.astype(np.float64)
+
+
+def _check_limits(
+    limits: Mapping[str, Limits], numbers: Mapping[str, npt.NDArray[np.float64]], at_first: Mapping[str, Any]
+) -> None:
+    for name, each in limits.items():
+        wrong = each.fault(name, numbers[name].ravel().tolist(), at_first[name])
+        if wrong is not None:
+            raise ValueError(wrong)
