@@ -185,6 +185,32 @@ def test_a_database_that_a_newer_server_has_written_is_refused(tmp_path: Path) -
         Server(path).start()
 
 
+def test_a_server_that_stops_on_a_full_disk_says_so(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("a small disk needs the right to mount one")
+    try:
+        with running(disk / "umab.db") as server:
+            assert server.ask("POST", "/v1/experiments", {"name": "x", "arms": ["a", "b"]})[0] == 201
+            filler = os.open(disk / "filler", os.O_WRONLY | os.O_CREAT)
+            for size in (1 << 20, 1 << 16, 1 << 12, 1 << 9):
+                with contextlib.suppress(OSError):
+                    while os.write(filler, bytes(size)) == size:
+                        pass
+            os.close(filler)
+            for number in range(200):
+                if server.ask("POST", "/v1/experiments/x/decisions", {"id": f"d{number}"})[0] == 503:
+                    break
+            else:
+                raise AssertionError("the disk was not full")
+            assert server.stop() != 0
+            assert "a commit failed: database or disk is full" in server.said
+            assert "the server has stopped, but it could not store its learners" in server.said
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 def test_a_full_disk_is_answered_and_outlived(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

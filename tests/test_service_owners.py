@@ -30,7 +30,7 @@ from umab_service.keys import ALL_KEYS, Keys, added, new_key
 from umab_service.ownership import Elsewhere
 from umab_service.peers import PATH, Asked, Away, Told
 from umab_service.postgres import PostgreSQL
-from umab_service.problems import unavailable
+from umab_service.problems import Problem, unavailable
 from umab_service.recovery import recovered
 from umab_service.relay import Relay
 from umab_service.service import Service
@@ -122,7 +122,8 @@ class Node:
     async def leave(self) -> None:
         """End as a server that is told to stop."""
         await self.settle()
-        await self.service.snapshot_all()
+        with contextlib.suppress(Problem):  # the database may be away
+            await self.service.snapshot_all()
         await self.service.stop()
         self.dead = True
         for connection in self._connections:

@@ -24,6 +24,7 @@ from umab_service import demo, silence
 from umab_service.app import Application
 from umab_service.databases import opened
 from umab_service.keys import ALL_KEYS, Keys, added, new_key
+from umab_service.problems import Problem
 from umab_service.protocol import Protocol
 from umab_service.relay import Relay
 from umab_service.service import Service
@@ -220,10 +221,19 @@ async def _run(options: Options, storage: Storage, first_key: str | None) -> Non
             for each in watching:
                 each.cancel()
             await asyncio.wait(watching)
-            await service.snapshot_all()
+            failed = None
+            try:
+                await service.snapshot_all()
+            except Problem as problem:
+                failed = problem
             await service.stop()
             if relay is not None:
                 await relay.close()
+            if failed is not None:
+                raise DatabaseError(
+                    f"the server has stopped, but it could not store its learners: {failed.detail}; what was "
+                    "acknowledged is in the log, and the next start reads it from there"
+                )
 
 
 async def _watch_keys(storage: Storage, keys: Keys) -> None:

@@ -96,8 +96,7 @@ class Service:
             for experiment in self.experiments.values():
                 if experiment.n_since:
                     self.snapshot(experiment)
-            with contextlib.suppress(Problem):
-                await self.stored()
+            await self.stored()
 
     async def stop(self) -> None:
         """Commit what waits, and close the database."""

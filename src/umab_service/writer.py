@@ -43,6 +43,7 @@ class Writer:
         self._waiting: list[Job] = []
         self._n_seen, self._since = 0, 0.0
         self._stuck = False
+        self._silent_until = 0.0
         self._task: asyncio.Task[None] | None = None
         self.n_commits = 0
 
@@ -124,6 +125,9 @@ class Writer:
         if not isinstance(error, NotStored):
             logger.error("a commit failed", exc_info=error)
             error = NotStored("the commit failed; the server's log says why")
+        elif time.monotonic() >= self._silent_until:  # on a full disk, every request fails
+            self._silent_until = time.monotonic() + 1.0
+            logger.error("a commit failed: %s", error)
         self._waiting = jobs + self._waiting
         self.refuse(str(error))
         self._on_failure()
