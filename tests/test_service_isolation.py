@@ -18,10 +18,11 @@ from helpers import PATIENCE
 from postgres import needs_postgres, postgres
 from service_app import Client
 from umab_service import feedback, log, silence
+from umab_service import statements as sql
 from umab_service.durations import LONGEST, seconds_of
 from umab_service.recovery import recovered
 from umab_service.service import Service
-from umab_service.storage import DatabaseError
+from umab_service.storage import DatabaseError, NotStored
 from umab_service.throttle import LONGEST as LONGEST_THROTTLE
 from umab_service.throttle import Throttle
 
@@ -301,3 +302,32 @@ def test_parts_that_an_older_version_has_accepted_without_an_activation_are_lear
         client.restart()
         client.sleep(11.0)
         assert learner(client, "x").counters()[made["arm"]].mean == 3.0
+
+
+def test_a_number_that_the_database_cannot_hold_leaves_no_transaction_open(tmp_path: Path) -> None:
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        with pytest.raises(OverflowError):
+            client.storage.commit([(sql.PRUNE_EVENTS, (2**70, 0, 0))])
+        assert client.ask("POST", X, {}).status == 201
+
+
+def test_a_refusal_that_rests_on_what_was_not_stored_is_not_given(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.experiment("x")
+    client.decide("open", "x")
+    path = f"{X}/open/feedback"
+
+    def failing(*_: Any) -> None:
+        raise NotStored("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(client.service.storage), "commit", failing)
+        replies = client.ask_all([("PUT", path, {"loss": 1.0}), ("PUT", path, {"loss": 2.0})])
+    assert [reply.status for reply in replies] == [503, 503]
+    settle(client)
+    assert [each.status for each in client.ask_all([("PUT", path, {"loss": 2.0}), ("PUT", path, {"loss": 1.0})])] == [
+        200,
+        409,
+    ]

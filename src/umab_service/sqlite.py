@@ -122,10 +122,12 @@ class SQLite(Storage):
             for text, rows in in_order(statements):
                 connection.executemany(text, rows)
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:  # also a number that SQLite cannot hold: the transaction is open
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            raise NotStored(str(error)) from None
+            if isinstance(error, sqlite3.Error):
+                raise NotStored(str(error)) from None
+            raise
 
     def write(self, statements: Iterable[Statement]) -> None:
         """Commit, too."""
