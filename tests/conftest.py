@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("umab", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("explore", settings.get_profile("umab"), derandomize=False)
 settings.load_profile("umab")
+
+# Shells start what ends in `&` with Ctrl-C ignored, and every program that a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore = ["gpu"]  # these need a GPU, or a simulated one: tests/test_gpu.py
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +61,25 @@ def test_a_free_port_is_never_given_to_two_processes_nor_to_an_outgoing_connecti
     assert len(mine) == len(theirs) == 50 and not mine & theirs
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(mine | theirs) < first
+
+
+def test_programs_that_tests_start_stop_at_ctrl_c_although_the_shell_that_started_the_tests_ignores_it(
+    tmp_path: Path,
+) -> None:
+    """As in `make test &` in a script, where a test that waits for a program to stop would wait for ever."""
+    (tmp_path / "test_it.py").write_text(
+        "import signal, subprocess, sys\n"
+        "def test_it():\n"
+        "    code = 'import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)'\n"
+        "    assert subprocess.check_output([sys.executable, '-c', code]) == b'True\\n'\n"
+    )
+    shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses", "1", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert done.returncode == 0, done.stdout
