@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support.display import spread_out
-from umab.results.plotting import POINTS, Style, curve_chart
+from umab.results.plotting import POINTS, curve_chart
+from umab.results.styles import Style
 
 _PHASES = 10
 """How many consecutive situations have room for their names above a chart."""

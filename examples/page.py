@@ -15,7 +15,8 @@ from examples.demonstration import Demonstration
 from examples.replaying import Findings, Spent
 from umab._support.files import write_atomically
 from umab.research.report.words import counted, listed, measured
-from umab.results.plotting import Chart, Style
+from umab.results.plotting import Chart
+from umab.results.styles import Style
 
 PAGES = DOCS / "examples"
 """The folder of the project's own pages."""

@@ -23,8 +23,10 @@ from pages.late import GROUPS, KINDS, N_COPIES, N_TRIALS, POLICIES, POOL, SHARES
 from umab._support.files import write_atomically
 from umab.research.experiments.contest import RECOMMENDED, STEADY
 from umab.research.report import shell, words
-from umab.results.plotting import CONFIG, Chart, scales, styles_of
+from umab.results.plotting import CONFIG, Chart, scales
+from umab.results.styles import styles_of
 from umab.theory.bounds_late import covers_delays
+from umab.theory.theorems import THEOREM_D, theorem_of
 
 PAGE, FIGURE, NUMBERS, ADVICE = "delays.md", "delays.svg", "delays.json", "which-policy.md"
 
@@ -161,7 +163,7 @@ def said_of(results: Mapping[str, Any], name: str) -> str:
 def is_proved(name: str) -> bool:
     """Whether umab has a proof of a bound for late feedback."""
     policy = umab.policy(name)
-    return policy.theorem == umab.SCBD.theorem or covers_delays(policy)
+    return theorem_of(policy) == THEOREM_D or covers_delays(policy)
 
 
 def advice(page: str, results: Mapping[str, Any]) -> str:

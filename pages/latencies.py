@@ -24,7 +24,8 @@ from umab._support.progress import Progress
 from umab.engine.work import versions
 from umab.research.experiments.runner import Summary
 from umab.research.report import shell, words
-from umab.results.plotting import CONFIG, Chart, Style, band, curve_chart
+from umab.results.plotting import CONFIG, Chart, band, curve_chart
+from umab.results.styles import Style
 
 PAGE, FIGURE, NUMBERS = "latencies.md", "latencies.svg", "latencies.json"
 

@@ -14,6 +14,7 @@ import reference_banker
 import umab
 from helpers import same_bits, state_of
 from umab.algorithms.base import Policy
+from umab.algorithms.registry import record_of
 from umab.engine.interpreted import play, select
 from umab.testing import EXTREMES, Array, check_policy, forced, forced_interpreted, legal_losses
 
@@ -252,7 +253,7 @@ def test_names_and_claims() -> None:
     first, second = (umab.policy(name) for name in NAMES)
     assert first == umab.BankerSFTINF() and second == umab.BankerSFLBINF()
     assert not first.needs_horizon and second.needs_horizon and first.loss_range[0] == 0.0
-    assert first.guarantee and not second.guarantee and not (first.published or second.published)
+    assert first.guarantee and not second.guarantee and not any(record_of(each).published for each in (first, second))
     with pytest.raises(ValueError, match=r"at least 0.0 for banker-sftinf, .*loss=-1.0.*any sign"):
         umab.Learner(first, 2).update(0, -1.0)
     with pytest.raises(ValueError, match=r"at least 1, .*horizon=0"):

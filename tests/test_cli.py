@@ -23,6 +23,7 @@ import umab
 import umab.datasets
 from helpers import PATIENCE
 from umab import cli
+from umab.algorithms.registry import record_of
 from umab.cli import suite
 from umab.cli.reports import COMPILING
 from umab.datasets import sources
@@ -100,8 +101,8 @@ def test_policies_prints_a_row_each() -> None:
     assert "all arms" in rows["adahedge"]
     for name, row in rows.items():
         policy = umab.policy(name)
-        assert (policy.guarantee or "no bound") in row and policy.reference in row
-        assert name == "uniform" or policy.reference
+        assert (policy.guarantee or "no bound") in row and record_of(policy).reference in row
+        assert name == "uniform" or record_of(policy).reference
 
 
 def test_names_only() -> None:

@@ -332,8 +332,12 @@ def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) ->
     for read in (umab.policy, lambda name: umab.Learner(name, 2)):
         with pytest.raises(ValueError, match="at most 20 brackets"):
             read(deep)
-    with pytest.raises(ValueError, match=r"saved policy .*name and parameters"):
-        saved_as_version_2(deep)
+    about: dict[str, Any] = {"name": "umab-s", "parameters": {}}
+    for _ in range(30):
+        about = {"name": "centred", "parameters": {}, "inner": about}
+    with pytest.raises(ValueError, match=r"saved policy .*at most 20 others"):
+        saved = json.loads(umab.Learner("uniform", 2).to_json())
+        umab.Learner.from_json(json.dumps({**saved, "policy": about}))
     with pytest.raises(ValueError, match=r"'recommended', .*'recommended'"):
         umab.register("recommended", umab.UMABGA(rate=9.0))
     assert umab.policy("recommended:changing=False,rate=2") == umab.Centred(umab.UMABS(rate=2.0))
@@ -347,8 +351,3 @@ def test_names_and_parameters_at_their_edges(monkeypatch: pytest.MonkeyPatch) ->
     assert umab.Centred("umab-s").with_parameters(policy="umab-g-a", rate=4.0) == umab.policy(
         "centred(umab-g-a:rate=4)"
     )
-
-
-def saved_as_version_2(name: str) -> umab.Learner:
-    saved = json.loads(umab.Learner("uniform", 2).to_json()) | {"outstanding": [], "first_id": 0, "next_id": 0}
-    return umab.Learner.from_json(json.dumps({**saved, "version": 2, "policy": name}))

@@ -17,6 +17,7 @@ import umab
 from helpers import same_bits, state_of
 from umab.algorithms import registry
 from umab.algorithms.base import Policy
+from umab.algorithms.registry import record_of
 from umab.algorithms.umab_s import UMABS
 from umab.checks import LARGEST
 from umab.engine.layout import layout_of
@@ -225,7 +226,8 @@ def test_centred_passes_on_what_the_policy_inside_is() -> None:
     assert fixed.needs_horizon and "horizon" in fixed.horizon_advice and not fixed.scale_free and fixed.shift_free
     assert fixed.for_horizon(50) == umab.Centred(umab.UMABG(horizon=50))
     hedge = umab.Centred(umab.AHB())
-    assert hedge.plays_each_arm_first and hedge.scale_free and hedge.reference == umab.AHB.reference
+    assert hedge.plays_each_arm_first and hedge.scale_free
+    assert record_of(hedge).reference == record_of(umab.AHB()).reference
     assert (umab.simulate(hedge, np.zeros((5, 4)), n_trials=3).arms[:, :4] == np.arange(4)).all()
     assert umab.Centred(umab.UMABG(exploration="none")).for_study
 

@@ -199,10 +199,30 @@ def test_parameters_of_every_plain_type_have_a_name(monkeypatch: pytest.MonkeyPa
     assert umab.Learner.from_json(odd.to_json()).policy == odd.policy
 
 
+def test_a_record_is_found_by_the_policy() -> None:
+    """It is that of the nearest name; of a wrapper, the reference of what is inside."""
+    known = registry.records()["umab-g-a"]
+    near = registry.record_of(umab.UMABGA(rate=3.0))
+    assert near.policy == umab.UMABGA(rate=3.0) and (near.reference, near.published) == (known.reference, True)
+    assert registry.record_of(umab.UMABG(exploration="none")).published is False
+    outside = registry.record_of(umab.Centred(umab.AHB()))
+    assert outside.reference == registry.records()["ahb"].reference and not outside.rate_in_norms
+    assert registry.record_of(Settings()) == umab.Record(Settings())
+
+
+def test_a_record_says_what_is_shown_of_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("settings", umab.Record(Settings(flag=True), summary="said", reference="Nobody 2026"))
+    assert umab.policies()["settings"] == "said" and umab.policy("settings") == Settings(flag=True)
+    assert registry.record_of(Settings(flag=True)).reference == "Nobody 2026"
+    umab.register("settings", Settings())
+    assert umab.policies()["settings"].startswith("Settings(") and not registry.record_of(Settings()).reference
+
+
 def test_a_class_that_is_defined_anew_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
     umab.register("settings", Settings())
-    again = type("Settings", (Settings,), {"__module__": __name__, "__qualname__": "Settings", "summary": "second"})
+    again = type("Settings", (Settings,), {"__module__": __name__, "__qualname__": "Settings", "__doc__": "second"})
     umab.register("settings", again())
     assert umab.policies()["settings"] == "second" and type(umab.policy("settings")) is again
 
@@ -215,6 +235,8 @@ def test_registering_a_name_that_is_taken_or_odd_is_refused() -> None:
         umab.register("a:b", umab.Uniform())
     with pytest.raises(TypeError, match=r"umab\.Policy .*Uniform"):
         umab.register("mine", umab.Uniform)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"umab\.Policy, .*'umab-nn'"):
+        umab.Record("umab-nn")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"letters, digits and dashes .*None"):
         umab.register(None, umab.Uniform())  # type: ignore[arg-type]
     assert umab.policies() == before

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import umab
+from umab.algorithms.registry import records
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -35,7 +36,7 @@ def test_the_citation_agrees_with_the_project() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     names = " and ".join(author["family-names"] for author in paper["authors"])
     assert f"{names}, *{paper['title']}*" in readme
-    assert umab.policy("umab-nn").reference.startswith(f"{names.replace('and', '&')} {paper['year']}")
+    assert records()["umab-nn"].reference.startswith(f"{names.replace('and', '&')} {paper['year']}")
 
 
 def test_the_workflow_runs_all_checks_on_each_python() -> None:

@@ -10,9 +10,11 @@ import pytest
 import reference
 import umab
 from helpers import state_of
+from umab.algorithms.registry import record_of
 from umab.engine.interpreted import play, select
 from umab.simplex import tsallis
 from umab.testing import Array, check_policy, forced
+from umab.theory.theorems import theorem_of
 
 NAMES = ("scb-d", "centred(scb-d)")
 
@@ -136,7 +138,7 @@ def test_names_and_claims() -> None:
     bare, centred = (umab.policy(name) for name in NAMES)
     assert bare == umab.SCBD() and centred == umab.Centred("scb-d")
     assert bare.scale_free and not bare.shift_free and centred.scale_free and centred.shift_free
-    assert bare.theorem == centred.theorem == "Theorem D" and not bare.published
+    assert theorem_of(bare) == theorem_of(centred) == "Theorem D" and not record_of(bare).published
     assert bare.guarantee == "ℓ∞ (√(nT) + √D)"
     learner = umab.Learner("centred(scb-d)", 3, seed=0)
     choice = learner.select()

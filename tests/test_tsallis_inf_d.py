@@ -12,6 +12,7 @@ import reference
 import umab
 from helpers import state_of
 from umab.algorithms.base import Policy
+from umab.algorithms.registry import record_of
 from umab.engine.interpreted import play
 from umab.errors import NoBoundError
 from umab.testing import check_policy
@@ -115,5 +116,6 @@ def test_regret_is_below_the_bound(delay: int) -> None:
 
 def test_names_and_claims() -> None:
     policy = umab.policy("tsallis-inf-d")
-    assert policy == umab.TsallisINFD() and policy.needs_range and not policy.needs_horizon and not policy.published
+    assert policy == umab.TsallisINFD() and policy.needs_range and not policy.needs_horizon
+    assert not record_of(policy).published
     assert umab.policy("tsallis-inf-d:low=-2").loss_range == (-2.0, 1.0)

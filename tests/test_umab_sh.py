@@ -24,6 +24,7 @@ from umab.theory.bounds import bound
 from umab.theory.certificates import certifiable, certify, check
 from umab.theory.path import Trajectory
 from umab.theory.statements import OF_UMAB_S, OF_UMAB_SH, STATEMENTS, Statement, Steps
+from umab.theory.theorems import theorem_of
 from umab.theory.trajectory import follow
 
 NAMES = ("umab-sh", "centred(umab-sh)")
@@ -141,7 +142,7 @@ def test_names_and_claims() -> None:
     assert umab.policy("centred(umab-sh):switches=2") == umab.Centred(UMABSh(switches=2.0))
     bare, centred = (umab.policy(name) for name in NAMES)
     assert bare.scale_free and not bare.shift_free and centred.scale_free and centred.shift_free
-    assert bare.theorem == centred.theorem == "Theorem Sh" and not bare.for_study
+    assert theorem_of(bare) == theorem_of(centred) == "Theorem Sh" and not bare.for_study
     assert bare.guarantee == "(S + 1) ℓ∞ √(nT)" and UMABSh(switches=4).guarantee == "(S + 4) ℓ∞ √(nT/4)"
     check_policy(UMABSh(switches=3))
     learner = umab.Learner("centred(umab-sh):switches=2", 3, seed=0)

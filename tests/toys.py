@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import umab
 from umab import checks, simplex
@@ -40,7 +40,6 @@ class ScaleAtDraw(umab.Policy):
     """Divides a loss by the scale at the time of its draw."""
 
     rate: float = 0.5
-    colour: ClassVar[str] = "#123456"
 
     def init(self, n_arms: int) -> ScaleState:
         return ScaleState(simplex.uniform(n_arms), [0.0] * n_arms, 1.0)

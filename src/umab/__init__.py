@@ -22,7 +22,7 @@ from umab.algorithms.exp3_s import EXP3S
 from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import policy
-from umab.algorithms.registry import policies, recommended, register
+from umab.algorithms.registry import Record, policies, recommended, register
 from umab.algorithms.scb import SCB
 from umab.algorithms.scb_d import SCBD
 from umab.algorithms.scb_ix import SCBIX
@@ -96,6 +96,7 @@ __all__ = [
     "LocallyCentred",
     "Losses",
     "Policy",
+    "Record",
     "Result",
     "TableWarning",
     "TsallisINF",

@@ -45,11 +45,6 @@ class AdaHedge(FullInformation):
 
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "de Rooij et al. 2014"
-    page: ClassVar[str] = "algorithms/full-information.md"
-    colour: ClassVar[str] = "#555555"
-    dash: ClassVar[tuple[int, ...]] = (5, 2, 1, 2)
-    summary = "sees the losses of all arms; scale- and shift-free"
 
     @property
     def guarantee(self) -> str:

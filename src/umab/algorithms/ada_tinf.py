@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab.algorithms.base import Policy
@@ -80,8 +80,6 @@ class AdaTINF(Policy):
 
     horizon: int | None = None
     anytime: bool = False
-    reference: ClassVar[str] = "Huang, Dai & Huang 2022"
-    page: ClassVar[str] = "algorithms/htinf.md"
 
     link = staticmethod(simplex.tsallis_link)
 
@@ -106,21 +104,6 @@ class AdaTINF(Policy):
     def guarantee(self) -> str:
         """As published."""
         return "σ n^(1−1/α) T^(1/α) + √(nT)"
-
-    @property
-    def summary(self) -> str:
-        """Say how it knows the horizon."""
-        return f"losses with heavy tails; adapts to them, {'in epochs' if self.anytime else 'with a known horizon'}"
-
-    @property
-    def colour(self) -> str:  # type: ignore[override]
-        """A lighter purple for the form in epochs."""
-        return "#9970ab" if self.anytime else "#5e3c99"
-
-    @property
-    def dash(self) -> tuple[int, ...]:  # type: ignore[override]
-        """A broken line for the form in epochs."""
-        return (5, 2) if self.anytime else ()
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""

@@ -61,12 +61,6 @@ class AHB(Policy):
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True
     plays_each_arm_first: ClassVar[bool] = True
-    reference: ClassVar[str] = "Hadiji & Stoltz 2023"
-    rate_in_norms: ClassVar[str] = "ℓ∞ √(nT)"
-    page: ClassVar[str] = "algorithms/ahb.md"
-    published: ClassVar[bool] = True
-    colour: ClassVar[str] = "#009e73"
-    summary = "losses of any size, sign and offset; scale- and shift-free"
 
     link = staticmethod(entropy_link)
 

@@ -62,9 +62,6 @@ class LateBanker(Policy):
     point is the same for all arms. When its loss arrives, the draw pays back σ and G plus the estimate of the loss.
     """
 
-    reference: ClassVar[str] = "Huang, Dai & Huang 2023"
-    page: ClassVar[str] = "algorithms/banker-omd.md"
-
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with an empty bank."""
         unit = unit_of(1.0)
@@ -286,9 +283,6 @@ class BankerSFTINF(LateBanker):
     """
 
     instead: ClassVar[str] = "; BankerSFLBINF and SCBD take losses of any sign"
-    colour: ClassVar[str] = "#aa4499"
-    dash: ClassVar[tuple[int, ...]] = (3, 2, 9, 2)
-    summary = "losses of any size that are never negative and arrive late; a bound for delays of unknown length"
 
     link = staticmethod(simplex.tsallis_link)
 
@@ -337,9 +331,6 @@ class BankerSFLBINF(LateBanker):
     """
 
     horizon: int | None = None
-    colour: ClassVar[str] = "#882255"
-    dash: ClassVar[tuple[int, ...]] = (9, 2, 2, 2, 2, 2)
-    summary = "losses of any size and sign that arrive late; without a bound that holds"
 
     def __post_init__(self) -> None:
         """Check the parameters."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Policy
@@ -77,12 +77,6 @@ class BankerOMD(Policy):
 
     horizon: int | None = None
     skipped: Skipped = "usable"
-    reference: ClassVar[str] = "Huang, Dai & Huang 2023, Algorithm 4"
-    page: ClassVar[str] = "algorithms/banker-omd.md"
-    published: ClassVar[bool] = True
-    colour: ClassVar[str] = "#cc79a7"
-    dash: ClassVar[tuple[int, ...]] = (9, 2, 2, 2)
-    summary = "losses of any size and sign; without a bound that holds"
 
     def __post_init__(self) -> None:
         """Check the parameters."""

@@ -65,9 +65,9 @@ A state may come from a file that was damaged, or made up. ``limits`` and ``tick
 every state and ticket satisfy (see `umab.algorithms.limits`), and ``fault(state, tickets)`` finds what no run leaves
 although each field is within its limits. Loading a learner refuses that; anything else must be survived, as any loss.
 
-Facts about a policy are attributes of its class, which the command line, charts, reports and pages read:
-`summary`, `reference`, `guarantee`, `theorem`, `rate_in_norms`, `page`, `colour`, `dash`, `published` and
-`also_compared`.
+What runtimes and laws need to know of a policy are attributes of its class. What is said of it elsewhere (its summary,
+where it was published, with whom it is compared) is in its record in the registry, how its curves are drawn in
+`umab.results.styles`, and which theorem is about it in `umab.theory.theorems`. A policy knows none of these.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
 
 from umab._support.checks import LARGEST
 from umab.algorithms.limits import Limits
@@ -93,6 +93,29 @@ class Change(NamedTuple):
     """The arm whose losses showed it: its index, or its label if a learner says so; None if that arm is gone."""
     kept: bool | None
     """Whether the restart was kept; False if it was undone, None while it is on trial."""
+
+
+class Naming(Protocol):
+    """What knows the names of policies. It knows the policies too, so they are given it, and do not import it."""
+
+    def name_of(self, policy: Policy) -> str:
+        """Return the name of a policy."""
+
+    def policy(self, text: str) -> Policy:
+        """Return the policy with a name."""
+
+
+_naming: list[Naming] = []
+
+
+def name_by(given: Naming) -> None:
+    """Let policies be named by `given` from now on."""
+    _naming[:] = [given]
+
+
+def naming() -> Naming:
+    """Return what knows the names of policies."""
+    return _naming[0]
 
 
 class NoParameters(NamedTuple):
@@ -120,30 +143,6 @@ class Policy(ABC):
 
     instead: ClassVar[str] = ""
     """What to use when a loss is outside `loss_range`; it ends the message."""
-
-    reference: ClassVar[str] = ""
-    """Where the policy was published."""
-
-    theorem: ClassVar[str] = ""
-    """The theorem behind the guarantee; `umab.theory` has its bound and its proof as code."""
-
-    page: ClassVar[str] = ""
-    """The documentation page about the policy, as a path below docs/."""
-
-    published: ClassVar[bool] = False
-    """Whether it is a published policy that the recommended one is compared with on the suite."""
-
-    colour: ClassVar[str] = ""
-    """The colour of its curves, as #rrggbb; if empty, one that no other curve of the chart has."""
-
-    dash: ClassVar[tuple[int, ...]] = ()
-    """The lengths of the strokes and gaps of its curves; empty for a solid line."""
-
-    rate_in_norms: ClassVar[str] = ""
-    """The order of its bound in the norms of the paper's Table 1: one of the formulas of `umab.theory.bounds`."""
-
-    also_compared: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    """Other values of its parameters with which the policy also takes part in comparisons."""
 
     @abstractmethod
     def init(self, n_arms: int) -> Any:
@@ -235,11 +234,6 @@ class Policy(ABC):
         return 1.0 / probability
 
     @property
-    def summary(self) -> str:
-        """What the policy is for, in one line: the first line of its docstring, unless the class says otherwise."""
-        return (type(self).__doc__ or "").partition("\n")[0].rstrip(".")
-
-    @property
     def guarantee(self) -> str:
         """The order of the regret bound, in short; empty if none is known."""
         return ""
@@ -281,9 +275,7 @@ class Policy(ABC):
     @property
     def name(self) -> str:
         """The name from which `umab.policy` makes this policy, parameters included."""
-        from umab.algorithms.names import name_of  # it imports the registry, which imports all policies
-
-        return name_of(self)
+        return naming().name_of(self)
 
     def for_horizon(self, horizon: int) -> Self:
         """Return this policy, with the number of rounds filled in if it needs one."""

@@ -84,29 +84,9 @@ class Centred(Wrapper):
         return True
 
     @property
-    def summary(self) -> str:
-        """Say what it is for."""
-        return f"losses of any size, sign and offset; {self.policy.name}, centred"
-
-    @property
     def guarantee(self) -> str:
         """The guarantee of the policy inside, for centred losses."""
         return self.policy.guarantee and f"{self.policy.guarantee}, of ℓ_t − b_t"
-
-    @property
-    def theorem(self) -> str:  # type: ignore[override]
-        """The theorem of the policy inside, if it is proved for centred losses too."""
-        return self.policy.theorem if self.policy.theorem in ("Theorem R", "Theorem Sh", "Theorem D") else ""
-
-    @property
-    def page(self) -> str:  # type: ignore[override]
-        """The page of the policy inside."""
-        return self.policy.page
-
-    @property
-    def colour(self) -> str:  # type: ignore[override]
-        """The colour of the policy inside, whose line is dashed where this one is solid."""
-        return self.policy.colour
 
     def init(self, n_arms: int) -> State:
         """Return the start of the policy inside, with no losses counted yet."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
@@ -70,9 +70,6 @@ class EXP3(KnownHorizon):
     """
 
     gamma: float | None = None
-    reference: ClassVar[str] = "Auer et al. 2002"
-    page: ClassVar[str] = "algorithms/exp3.md"
-    summary = "losses in a known range; the classic, exploration fixed by the horizon"
 
     link = staticmethod(simplex.entropy_link)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from umab.algorithms.known_range import KnownRange, Range
 from umab.algorithms.limits import ROUND, SUMS, Limits
@@ -50,10 +50,6 @@ class EXP3IX(KnownRange):
     >>> learner.probabilities().round(4)
     array([0.4673, 0.5327])
     """
-
-    reference: ClassVar[str] = "Neu 2015"
-    page: ClassVar[str] = "algorithms/exp3.md"
-    summary = "losses in a known range; bounds with high probability"
 
     link = staticmethod(simplex.entropy_link)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import KnownHorizon
@@ -67,9 +67,6 @@ class EXP3S(KnownHorizon):
     """
 
     segments: int = 1
-    reference: ClassVar[str] = "Auer et al. 2002"
-    page: ClassVar[str] = "algorithms/exp3.md"
-    summary = "losses in a known range; follows a best arm that changes, fixed by the horizon"
 
     link = staticmethod(simplex.entropy_link)
 

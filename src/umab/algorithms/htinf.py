@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab.algorithms.base import Policy
@@ -72,8 +72,6 @@ class HTINF(Policy):
 
     alpha: float = 1.5
     sigma: float = 1.0
-    reference: ClassVar[str] = "Huang, Dai & Huang 2022"
-    page: ClassVar[str] = "algorithms/htinf.md"
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -87,18 +85,6 @@ class HTINF(Policy):
         """As published."""
         order = "√(nT) if E ℓ² ≤ 1" if self.is_optimistic else "σ n^(1−1/α) T^(1/α)"
         return f"{order}; ln T if stochastic"
-
-    @property
-    def summary(self) -> str:
-        """Say what must be known."""
-        if self.is_optimistic:
-            return "losses with heavy tails; HTINF as if their mean square were 1"
-        return "losses with heavy tails; a moment of them must be known"
-
-    @property
-    def colour(self) -> str:  # type: ignore[override]
-        """A lighter green for OptTINF."""
-        return "#7fbf7b" if self.is_optimistic else "#1b7837"
 
     @property
     def is_optimistic(self) -> bool:

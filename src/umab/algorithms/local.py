@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from umab.algorithms.centred import Centred
 from umab.algorithms.limits import LEVEL, Limits, within
@@ -57,13 +57,6 @@ class LocallyCentred(Centred):
     >>> umab.LocallyCentred("umab-s").name, umab.LocallyCentred("umab-g").name
     ('umab-l', 'local(umab-g)')
     """
-
-    dash: ClassVar[tuple[int, ...]] = (2, 3)
-
-    @property
-    def summary(self) -> str:
-        """Say what it is for."""
-        return f"losses of any size, sign and offset whose level may move; {self.policy.name}, locally centred"
 
     def init(self, n_arms: int) -> State:  # type: ignore[override]
         """Return the start of the policy inside, with no level yet."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from umab._support.checks import shown
-from umab.algorithms.base import Policy
+from umab.algorithms.base import Policy, name_by
 from umab.algorithms.registry import DEEPEST, equal_to, is_known, look_up, nearest, recommended
 from umab.algorithms.wrapper import Wrapper, own_parameters
 
@@ -203,3 +203,11 @@ def _read(hint: Any, key: str, value: str, text: str) -> Any:
 def _write(value: Any) -> str:
     """Return the shortest text that `_read` turns into the same value: 4 for 4.0."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+class _Names:
+    name_of = staticmethod(name_of)
+    policy = staticmethod(policy)
+
+
+name_by(_Names())

@@ -13,6 +13,8 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
@@ -54,6 +56,43 @@ DEEPEST = 20
 """How deeply policies may be nested, in a name or a saved file."""
 
 
+@dataclass(frozen=True)
+class Record:
+    """A policy as it is registered: the policy that a name stands for, and what is said and shown of it.
+
+    Parameters
+    ----------
+    policy
+        The policy.
+    summary
+        What it is for, in one line; by default the first line of the docstring of its class.
+    reference
+        Where it was published.
+    published
+        Whether it is a published policy that the recommended one is compared with on the suite.
+    also_compared
+        Other values of its parameters with which it also takes part in comparisons.
+    rate_in_norms
+        The order of its bound in the norms of the paper's Table 1: one of the formulas of `umab.theory.bounds`.
+    """
+
+    policy: Policy
+    _: dataclasses.KW_ONLY
+    summary: str = ""
+    reference: str = ""
+    published: bool = False
+    also_compared: tuple[Mapping[str, Any], ...] = ()
+    rate_in_norms: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the policy, and take the summary from its class if none is given."""
+        if not isinstance(self.policy, Policy):
+            raise TypeError(f"the policy of a record must be a umab.Policy, but got {checks.shown(self.policy)}")
+        if not self.summary:
+            first = (type(self.policy).__doc__ or "").partition("\n")[0].rstrip(".")
+            object.__setattr__(self, "summary", first)
+
+
 def recommended(*, changing: bool = True) -> Policy:
     """Return the policy to use when nothing is known: it needs no range, no horizon, no sign and no tuning.
 
@@ -77,57 +116,236 @@ def recommended(*, changing: bool = True) -> Policy:
 
 
 _WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred, "local": LocallyCentred}
-_POLICIES: dict[str, Policy] = {
-    "umab-w": UMABW(),
-    "centred(umab-s)": Centred(UMABS()),
-    "umab-l": LocallyCentred(UMABS()),
-    "umab-s": UMABS(),
-    "centred(umab-sh)": Centred(UMABSh()),
-    "umab-sh": UMABSh(),
-    "umab-nn": UMABNN(),
-    "umab-g": UMABG(),
-    "umab-g-a": UMABGA(),
-    "umab-g-anytime": UMABG(exploration="anytime"),
-    "umab-g-none": UMABG(exploration="none"),
-    "umab-g-maintext": UMABGA(exploration="maintext"),
-    "sf-mab": SFMAB(exploration="anytime"),
-    "sf-mab-a": SFMAB(),
-    "ahb": AHB(),
-    "banker-omd": BankerOMD(),
-    "banker-sftinf": BankerSFTINF(),
-    "banker-sflbinf": BankerSFLBINF(),
-    "scb": SCB(),
-    "scb-ix": SCBIX(),
-    "scb-d": SCBD(),
-    "htinf": HTINF(),
-    "opttinf": HTINF(alpha=2.0),
-    "adatinf": AdaTINF(),
-    "adatinf-anytime": AdaTINF(anytime=True),
-    "exp3": EXP3(),
-    "exp3-ix": EXP3IX(),
-    "exp3-p": EXP3P(),
-    "exp3-s": EXP3S(),
-    "tsallis-inf": TsallisINF(),
-    "tsallis-inf-d": TsallisINFD(),
-    "adahedge": AdaHedge(),
-    "solo-ftrl": SOLOFTRL(),
-    "uniform": Uniform(),
+_IN_THE_FIGURES = ({"rate": 4.0},)
+"""The learning rate of UMAB-G in the figures of the paper."""
+
+_POLICIES: dict[str, Record] = {
+    "umab-w": Record(
+        UMABW(),
+        summary="losses of any size, sign and offset, in a world that may change; nothing to tune",
+        reference="umab, docs/changing.md",
+    ),
+    "centred(umab-s)": Record(
+        Centred(UMABS()),
+        summary="losses of any size, sign and offset; umab-s, centred",
+        reference="umab, docs/recommended.md",
+    ),
+    "umab-l": Record(
+        LocallyCentred(UMABS()),
+        summary="losses of any size, sign and offset whose level may move; umab-s, locally centred",
+        reference="umab, docs/recommended.md",
+    ),
+    "umab-s": Record(
+        UMABS(),
+        summary="losses of any size and sign; strictly scale-free, learns as fast as it can pay for",
+        reference="umab, docs/recommended.md",
+    ),
+    "centred(umab-sh)": Record(
+        Centred(UMABSh()),
+        summary="losses of any size, sign and offset; umab-sh, centred",
+        reference="umab, docs/algorithms/umab-sh.md",
+    ),
+    "umab-sh": Record(
+        UMABSh(),
+        summary="losses of any size and sign whose best arm changes; a bound for every number of changes",
+        reference="umab, docs/algorithms/umab-sh.md",
+    ),
+    "umab-nn": Record(
+        UMABNN(),
+        summary="losses of any size that are never negative; strictly scale-free",
+        reference="Chen & Zhang 2023, Algorithm 1",
+        published=True,
+        rate_in_norms="√(n Σ‖ℓ_t‖²∞)",
+    ),
+    "umab-g": Record(
+        UMABG(),
+        summary="losses of any size and sign; exploration fixed by the horizon",
+        reference="Chen & Zhang 2023, Algorithms 2 and 3",
+        published=True,
+        also_compared=_IN_THE_FIGURES,
+        rate_in_norms="ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)",
+    ),
+    "umab-g-a": Record(
+        UMABGA(),
+        summary="losses of any size and sign; exploration adapts to what it costs",
+        reference="Chen & Zhang 2023, Algorithms 2 and 3",
+        published=True,
+        also_compared=_IN_THE_FIGURES,
+        rate_in_norms="(1 + ℓ∞) √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
+    ),
+    "umab-g-anytime": Record(
+        UMABG(exploration="anytime"),
+        summary="losses of any size and sign; exploration falls with time",
+        reference="Chen & Zhang 2023, Algorithms 2 and 3",
+    ),
+    "umab-g-none": Record(
+        UMABG(exploration="none"),
+        summary="UMAB-G without its extra exploration, for study",
+        reference="Chen & Zhang 2023, Algorithms 2 and 3",
+    ),
+    "umab-g-maintext": Record(
+        UMABGA(exploration="maintext"),
+        summary="UMAB-G-A as its main text prints it, for study: linear regret",
+        reference="Chen & Zhang 2023, Algorithms 2 and 3",
+    ),
+    "sf-mab": Record(
+        SFMAB(exploration="anytime"),
+        summary="losses of any size and sign; uniform exploration falls with time",
+        reference="Putta & Agrawal 2022",
+        published=True,
+        rate_in_norms="ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)",
+    ),
+    "sf-mab-a": Record(
+        SFMAB(),
+        summary="losses of any size and sign; uniform exploration adapts to what it costs",
+        reference="Putta & Agrawal 2022",
+        published=True,
+        rate_in_norms="ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)",
+    ),
+    "ahb": Record(
+        AHB(),
+        summary="losses of any size, sign and offset; scale- and shift-free",
+        reference="Hadiji & Stoltz 2023",
+        published=True,
+        rate_in_norms="ℓ∞ √(nT)",
+    ),
+    "banker-omd": Record(
+        BankerOMD(),
+        summary="losses of any size and sign; without a bound that holds",
+        reference="Huang, Dai & Huang 2023, Algorithm 4",
+        published=True,
+    ),
+    "banker-sftinf": Record(
+        BankerSFTINF(),
+        summary="losses of any size that are never negative and arrive late; a bound for delays of unknown length",
+        reference="Huang, Dai & Huang 2023",
+    ),
+    "banker-sflbinf": Record(
+        BankerSFLBINF(),
+        summary="losses of any size and sign that arrive late; without a bound that holds",
+        reference="Huang, Dai & Huang 2023",
+    ),
+    "scb": Record(
+        SCB(),
+        summary="losses of any size and sign; strictly scale-free, optimal in the worst case",
+        reference="Chen & Zhang 2024, Algorithm 1",
+        published=True,
+        rate_in_norms="ℓ∞ √(nT)",
+    ),
+    "scb-ix": Record(
+        SCBIX(),
+        summary="losses of any size and sign; strictly scale-free, bounds with high probability",
+        reference="Chen & Zhang 2024, Algorithm 2",
+        published=True,
+    ),
+    "scb-d": Record(
+        SCBD(),
+        summary="losses of any size and sign that arrive late; a bound for delays of unknown length",
+        reference="umab, docs/algorithms/scb-d.md",
+    ),
+    "htinf": Record(
+        HTINF(),
+        summary="losses with heavy tails; a moment of them must be known",
+        reference="Huang, Dai & Huang 2022",
+    ),
+    "opttinf": Record(
+        HTINF(alpha=2.0),
+        summary="losses with heavy tails; HTINF as if their mean square were 1",
+        reference="Huang, Dai & Huang 2022",
+    ),
+    "adatinf": Record(
+        AdaTINF(),
+        summary="losses with heavy tails; adapts to them, with a known horizon",
+        reference="Huang, Dai & Huang 2022",
+    ),
+    "adatinf-anytime": Record(
+        AdaTINF(anytime=True),
+        summary="losses with heavy tails; adapts to them, in epochs",
+        reference="Huang, Dai & Huang 2022",
+    ),
+    "exp3": Record(
+        EXP3(),
+        summary="losses in a known range; the classic, exploration fixed by the horizon",
+        reference="Auer et al. 2002",
+    ),
+    "exp3-ix": Record(
+        EXP3IX(),
+        summary="losses in a known range; bounds with high probability",
+        reference="Neu 2015",
+    ),
+    "exp3-p": Record(
+        EXP3P(),
+        summary="losses in a known range; upper confidence bounds, fixed by the horizon",
+        reference="Auer et al. 2002",
+    ),
+    "exp3-s": Record(
+        EXP3S(),
+        summary="losses in a known range; follows a best arm that changes, fixed by the horizon",
+        reference="Auer et al. 2002",
+    ),
+    "tsallis-inf": Record(
+        TsallisINF(),
+        summary="losses in a known range; optimal for adversarial and stochastic losses",
+        reference="Zimmert & Seldin 2021",
+    ),
+    "tsallis-inf-d": Record(
+        TsallisINFD(),
+        summary="losses in a known range that arrive late; a bound for delays of unknown length",
+        reference="Zimmert & Seldin 2020",
+    ),
+    "adahedge": Record(
+        AdaHedge(),
+        summary="sees the losses of all arms; scale- and shift-free",
+        reference="de Rooij et al. 2014",
+    ),
+    "solo-ftrl": Record(
+        SOLOFTRL(),
+        summary="sees the losses of all arms; scale-free",
+        reference="Orabona & Pál 2018",
+    ),
+    "uniform": Record(
+        Uniform(),
+        summary="every arm with the same probability; learns nothing",
+    ),
 }
-_ADVISED: dict[str, Policy] = {"umab-e": UMABE()}
+_ADVISED: dict[str, Record] = {
+    "umab-e": Record(
+        UMABE(),
+        summary="advice from experts, losses of any size, sign and offset; strictly scale-free",
+        reference="umab, docs/algorithms/umab-e.md",
+    ),
+}
 _entry_points_loaded = _loading = False
 _lock = threading.RLock()
 
 
-def registered() -> dict[str, Policy]:
-    """Return the registered policies by name, each with the parameters that its name stands for."""
+def records() -> dict[str, Record]:
+    """Return what is registered of the policies, by name; those over experts are not among them."""
     _load_entry_points()
     return dict(_POLICIES)
+
+
+def registered() -> dict[str, Policy]:
+    """Return the registered policies by name, each with the parameters that its name stands for."""
+    return {name: record.policy for name, record in records().items()}
 
 
 def registered_advised() -> dict[str, Policy]:
     """Return the registered policies over experts by name."""
     _load_entry_points()
-    return dict(_ADVISED)
+    return {name: record.policy for name, record in _ADVISED.items()}
+
+
+def record_of(policy: Policy) -> Record:
+    """Return what is registered of a policy with these or nearly these parameters; an empty record if nothing is.
+
+    Of a wrapper that is not registered as it is, only the reference of the policy inside is known.
+    """
+    name = equal_to(policy) or nearest(policy)[0]
+    found = {**_POLICIES, **_ADVISED}.get(name)
+    if found is None and isinstance(policy, Wrapper):
+        return Record(policy, reference=record_of(policy.policy).reference)
+    return Record(policy) if found is None else dataclasses.replace(found, policy=policy)
 
 
 def policies(*, advised: bool = False) -> dict[str, str]:
@@ -144,14 +362,13 @@ def policies(*, advised: bool = False) -> dict[str, str]:
     >>> umab.policies()["uniform"]
     'every arm with the same probability; learns nothing'
     """
-    found = registered_advised() if checks.true_or_false("advised", advised) else registered()
-    return {name: prototype.summary for name, prototype in found.items()}
+    _load_entry_points()
+    found = _ADVISED if checks.true_or_false("advised", advised) else _POLICIES
+    return {name: record.summary for name, record in found.items()}
 
 
-def register(name: str, policy: Policy | type[Wrapper]) -> None:
+def register(name: str, policy: Policy | Record | type[Wrapper]) -> None:
     """Add a policy of your own to the names that `umab.policy` and `umab.policies` know.
-
-    Its description comes from the policy itself: its `summary`, `colour`, `reference` and so on.
 
     Parameters
     ----------
@@ -159,30 +376,41 @@ def register(name: str, policy: Policy | type[Wrapper]) -> None:
         Its name: letters, digits and dashes. A class that was changed and defined again, as in a notebook, replaces
         its earlier definition.
     policy
-        The policy that the name stands for; or a subclass of `Wrapper`, for names of the form ``name(inner)``.
+        The policy that the name stands for; a `Record` of it, which also says where it was published and the like; or
+        a subclass of `Wrapper`, for names of the form ``name(inner)``.
     """
     if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum() or name == "recommended":
         rule = "consist of letters, digits and dashes and not be 'recommended'"
         raise ValueError(f"a policy's name must {rule}, but got {checks.shown(name)}")
-    alone = _ADVISED if isinstance(policy, Advised) else _POLICIES
-    known: dict[str, Any] = alone if isinstance(policy, Policy) else _WRAPPERS
-    if known is _WRAPPERS and not (isinstance(policy, type) and issubclass(policy, Wrapper)):
+    if isinstance(policy, Policy):
+        policy = Record(policy)
+    if isinstance(policy, Record):
+        records = _ADVISED if isinstance(policy.policy, Advised) else _POLICIES
+        _check_new(name, policy.policy, name in records)
+        records[name] = policy
+    elif isinstance(policy, type) and issubclass(policy, Wrapper):
+        _check_new(name, policy, name in _WRAPPERS)
+        _WRAPPERS[name] = policy
+    else:
         raise TypeError(
             f"a registered policy must be a umab.Policy or a subclass of umab.Wrapper, but got {checks.shown(policy)}"
         )
+
+
+def _check_new(name: str, policy: Policy | type[Wrapper], is_alike: bool) -> None:
+    """Refuse a name that is taken, unless by the same class: a notebook may define it several times."""
     before = _all().get(name)
-    if before is not None and (name not in known or _origin(before) != _origin(policy)):
+    if before is not None and not (is_alike and _origin(before) == _origin(policy)):
         raise ValueError(f"a policy's name must be new, but {name!r} already stands for {before!r}")
-    known[name] = policy
 
 
-def _all() -> dict[str, Any]:
+def _all() -> dict[str, Policy | type[Wrapper]]:
     """Return all that is registered so far."""
-    return {**_POLICIES, **_ADVISED, **_WRAPPERS}
+    return {**dict(_prototypes()), **_WRAPPERS}
 
 
-def _origin(policy: Any) -> tuple[str, str]:
-    """Return where a policy's class is defined: a notebook may define the same class several times."""
+def _origin(policy: Policy | type[Wrapper]) -> tuple[str, str]:
+    """Return where a policy's class is defined."""
     kind = _kind_of(policy)
     return kind.__module__, kind.__qualname__
 
@@ -198,7 +426,7 @@ def is_known(name: str) -> bool:
 
 def look_up(name: Any, text: str, allow_import: bool) -> Policy | type[Policy]:
     """Return the policy that a name stands for, a class of wrappers, or the class at ``module:Class``."""
-    known: dict[Any, Policy | type[Wrapper]] = _all()
+    known = _all()
     if isinstance(name, str) and name not in known:
         _load_entry_points()
         known = _all()
@@ -233,12 +461,13 @@ def _imported(place: str) -> Policy | type[Policy]:
         raise ValueError(f"a policy must be registered or given as module:Class, but got {place!r}: {error}") from None
     if isinstance(found, type) and issubclass(found, Policy):
         return found
-    return _as_registered(found, repr(place))
+    made = _as_registered(found, repr(place))
+    return made.policy if isinstance(made, Record) else made
 
 
-def _as_registered(found: Any, where: str) -> Policy | type[Wrapper]:
-    """Return what was found in the form in which it is registered: a policy, or a class of wrappers."""
-    if isinstance(found, type) and issubclass(found, Wrapper):
+def _as_registered(found: object, where: str) -> Policy | Record | type[Wrapper]:
+    """Return what was found in the form in which it is registered: a policy, its record, or a class of wrappers."""
+    if isinstance(found, Record) or (isinstance(found, type) and issubclass(found, Wrapper)):
         return found
     if isinstance(found, type) and issubclass(found, Policy):
         found = found()
@@ -271,7 +500,7 @@ def equal_to(policy: Policy) -> str | None:
 
 
 def _prototypes() -> list[tuple[str, Policy]]:
-    return [*_POLICIES.items(), *_ADVISED.items()]
+    return [(name, record.policy) for name, record in {**_POLICIES, **_ADVISED}.items()]
 
 
 def nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:

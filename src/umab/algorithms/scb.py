@@ -54,12 +54,6 @@ class SCB(Policy):
     """
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 1"
-    rate_in_norms: ClassVar[str] = "ℓ∞ √(nT)"
-    page: ClassVar[str] = "algorithms/scb.md"
-    published: ClassVar[bool] = True
-    colour: ClassVar[str] = "#8c510a"
-    summary = "losses of any size and sign; strictly scale-free, optimal in the worst case"
 
     link = staticmethod(simplex.tsallis_link)
 

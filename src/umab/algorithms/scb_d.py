@@ -69,12 +69,6 @@ class SCBD(Policy):
     """
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "umab, docs/algorithms/scb-d.md"
-    theorem: ClassVar[str] = "Theorem D"
-    page: ClassVar[str] = "algorithms/scb-d.md"
-    colour: ClassVar[str] = "#8c510a"
-    dash: ClassVar[tuple[int, ...]] = (1, 2)
-    summary = "losses of any size and sign that arrive late; a bound for delays of unknown length"
 
     link = staticmethod(simplex.tsallis_link)
 

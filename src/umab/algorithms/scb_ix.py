@@ -38,12 +38,6 @@ class SCBIX(Policy):
     """
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "Chen & Zhang 2024, Algorithm 2"
-    page: ClassVar[str] = "algorithms/scb.md"
-    published: ClassVar[bool] = True
-    colour: ClassVar[str] = "#8c510a"
-    dash: ClassVar[tuple[int, ...]] = (5, 2)
-    summary = "losses of any size and sign; strictly scale-free, bounds with high probability"
 
     link = staticmethod(entropy_link)
 

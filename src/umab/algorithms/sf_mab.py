@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Policy
@@ -73,9 +73,6 @@ class SFMAB(Policy):
     """
 
     exploration: Exploration = "adaptive"
-    reference: ClassVar[str] = "Putta & Agrawal 2022"
-    page: ClassVar[str] = "algorithms/sf-mab.md"
-    published: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -86,27 +83,6 @@ class SFMAB(Policy):
         """As published."""
         bound = "√(nT)" if self.exploration == "anytime" else "√(n Σ‖ℓ_t‖₁)"
         return f"ℓ∞ {bound} + √(n Σ‖ℓ_t‖²₂)"
-
-    @property
-    def rate_in_norms(self) -> str:  # type: ignore[override]
-        """The same as the guarantee."""
-        return self.guarantee
-
-    @property
-    def summary(self) -> str:
-        """Say how it explores."""
-        falls = "falls with time" if self.exploration == "anytime" else "adapts to what it costs"
-        return f"losses of any size and sign; uniform exploration {falls}"
-
-    @property
-    def colour(self) -> str:  # type: ignore[override]
-        """A lighter blue for the older form."""
-        return "#56b4e9" if self.exploration == "anytime" else "#0072b2"
-
-    @property
-    def dash(self) -> tuple[int, ...]:  # type: ignore[override]
-        """A broken line for the older form."""
-        return (7, 2) if self.exploration == "anytime" else ()
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""

@@ -41,11 +41,6 @@ class SOLOFTRL(FullInformation):
     """
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "Orabona & Pál 2018"
-    page: ClassVar[str] = "algorithms/full-information.md"
-    colour: ClassVar[str] = "#555555"
-    dash: ClassVar[tuple[int, ...]] = (1, 1)
-    summary = "sees the losses of all arms; scale-free"
 
     @property
     def guarantee(self) -> str:

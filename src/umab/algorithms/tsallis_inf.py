@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from umab.algorithms.exp3_ix import EXP3IX, State
 from umab.algorithms.known_range import KnownRange, Range
@@ -46,10 +45,6 @@ class TsallisINF(KnownRange):
     >>> learner.probabilities().round(4)
     array([0.3796, 0.6204])
     """
-
-    reference: ClassVar[str] = "Zimmert & Seldin 2021"
-    page: ClassVar[str] = "algorithms/tsallis-inf.md"
-    summary = "losses in a known range; optimal for adversarial and stochastic losses"
 
     link = staticmethod(tsallis_link)
 

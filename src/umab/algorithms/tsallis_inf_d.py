@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from umab.algorithms.known_range import KnownRange, Range
 from umab.algorithms.limits import COUNT, ROUND, SUMS, WAITED, Limits
@@ -59,12 +59,6 @@ class TsallisINFD(KnownRange):
     >>> learner.probabilities().round(4)
     array([0.3796, 0.6204])
     """
-
-    reference: ClassVar[str] = "Zimmert & Seldin 2020"
-    page: ClassVar[str] = "algorithms/tsallis-inf.md"
-    colour: ClassVar[str] = "#2c7fb8"
-    dash: ClassVar[tuple[int, ...]] = (1, 2)
-    summary = "losses in a known range that arrive late; a bound for delays of unknown length"
 
     link = staticmethod(tsallis_link)
 

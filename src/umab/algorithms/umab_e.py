@@ -131,11 +131,6 @@ class UMABE(Advised):
 
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "umab, docs/algorithms/umab-e.md"
-    theorem: ClassVar[str] = "Theorem E"
-    page: ClassVar[str] = "algorithms/umab-e.md"
-    colour: ClassVar[str] = "#b35806"
-    summary = "advice from experts, losses of any size, sign and offset; strictly scale-free"
 
     @property
     def guarantee(self) -> str:

@@ -68,10 +68,6 @@ class ExtraExploration(Policy):
             initial_scale=checks.positive("initial_scale", self.initial_scale),
         )
 
-    reference: ClassVar[str] = "Chen & Zhang 2023, Algorithms 2 and 3"
-    theorem: ClassVar[str] = "Theorem 2"
-    page: ClassVar[str] = "algorithms/umab-g.md"
-
     @property
     def guarantee(self) -> str:
         """Theorem 2, without the terms that do not grow with time."""
@@ -79,45 +75,6 @@ class ExtraExploration(Policy):
             "fixed": "√(n Σ‖ℓ_t‖²∞) + ℓ⁻∞ √(nT)",
             "adaptive": "√(n Σ‖ℓ_t‖²∞) + (1 + ℓ∞) √(n Σ‖ℓ_t‖∞)",
         }.get(self.exploration, "")
-
-    @property
-    def rate_in_norms(self) -> str:  # type: ignore[override]
-        """Theorem 2, in the norms of Table 1, which drops the 1 of 1 + ℓ∞."""
-        return {
-            "fixed": "ℓ⁻∞ √(nT) + √(n Σ‖ℓ_t‖²∞)",
-            "adaptive": "(1 + ℓ∞) √(n Σ‖ℓ_t‖∞) + √(n Σ‖ℓ_t‖²∞)",
-        }.get(self.exploration, "")
-
-    @property
-    def published(self) -> bool:  # type: ignore[override]
-        """Whether the exploration is one of the published ones, fixed or adaptive."""
-        return self.exploration in ("fixed", "adaptive")
-
-    @property
-    def also_compared(self) -> tuple[Mapping[str, Any], ...]:  # type: ignore[override]
-        """With the learning rate of the paper's figures."""
-        return ({"rate": 4.0},) if self.published else ()
-
-    @property
-    def summary(self) -> str:
-        """Say how it explores."""
-        return {
-            "fixed": "losses of any size and sign; exploration fixed by the horizon",
-            "adaptive": "losses of any size and sign; exploration adapts to what it costs",
-            "anytime": "losses of any size and sign; exploration falls with time",
-            "none": "UMAB-G without its extra exploration, for study",
-            "maintext": "UMAB-G-A as its main text prints it, for study: linear regret",
-        }[self.exploration]
-
-    @property
-    def colour(self) -> str:  # type: ignore[override]
-        """Orange for the published forms and for the anytime one."""
-        return {"fixed": "#e69f00", "none": "#000000", "maintext": ""}.get(self.exploration, "#d55e00")
-
-    @property
-    def dash(self) -> tuple[int, ...]:  # type: ignore[override]
-        """A solid line for the adaptive form."""
-        return {"fixed": (7, 2), "none": (2, 2), "anytime": (9, 2, 2, 2)}.get(self.exploration, ())
 
     @property
     def for_study(self) -> bool:

@@ -56,13 +56,6 @@ class UMABNN(Policy):
 
     scale_free: ClassVar[bool] = True
     instead: ClassVar[str] = "; umab.recommended() takes losses of any sign"
-    reference: ClassVar[str] = "Chen & Zhang 2023, Algorithm 1"
-    theorem: ClassVar[str] = "Theorem 1"
-    rate_in_norms: ClassVar[str] = "√(n Σ‖ℓ_t‖²∞)"
-    page: ClassVar[str] = "algorithms/umab-nn.md"
-    published: ClassVar[bool] = True
-    colour: ClassVar[str] = "#000000"
-    summary = "losses of any size that are never negative; strictly scale-free"
 
     @property
     def guarantee(self) -> str:

@@ -145,12 +145,6 @@ class UMABS(Policy):
         )
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "umab, docs/recommended.md"
-    theorem: ClassVar[str] = "Theorem R"
-    page: ClassVar[str] = "algorithms/umab-s.md"
-    colour: ClassVar[str] = "#7b3294"
-    dash: ClassVar[tuple[int, ...]] = (7, 2)
-    summary = "losses of any size and sign; strictly scale-free, learns as fast as it can pay for"
 
     @property
     def guarantee(self) -> str:

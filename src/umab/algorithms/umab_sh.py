@@ -89,12 +89,6 @@ class UMABSh(Policy):
         self._set(switches=switches)
 
     scale_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "umab, docs/algorithms/umab-sh.md"
-    theorem: ClassVar[str] = "Theorem Sh"
-    page: ClassVar[str] = "algorithms/umab-sh.md"
-    colour: ClassVar[str] = "#1f6f8b"
-    dash: ClassVar[tuple[int, ...]] = (7, 2)
-    summary = "losses of any size and sign whose best arm changes; a bound for every number of changes"
 
     link = staticmethod(entropy_link)
 

@@ -168,11 +168,6 @@ class UMABW(Policy):
 
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True
-    reference: ClassVar[str] = "umab, docs/changing.md"
-    theorem: ClassVar[str] = "Theorem W"
-    page: ClassVar[str] = "algorithms/umab-w.md"
-    colour: ClassVar[str] = "#c51b7d"
-    summary = "losses of any size, sign and offset, in a world that may change; nothing to tune"
 
     @property
     def guarantee(self) -> str:

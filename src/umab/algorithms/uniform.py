@@ -31,9 +31,6 @@ class Uniform(Policy):
 
     scale_free: ClassVar[bool] = True
     shift_free: ClassVar[bool] = True
-    colour: ClassVar[str] = "#999999"
-    dash: ClassVar[tuple[int, ...]] = (2, 3)
-    summary = "every arm with the same probability; learns nothing"
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution."""

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, Self, get_type_hints
 
 from umab._support.checks import shown
-from umab.algorithms.base import Change, Policy, moved
+from umab.algorithms.base import Change, Policy, moved, naming
 from umab.algorithms.limits import Limits, within
 
 
@@ -42,9 +42,7 @@ class Wrapper(Policy):
     def __post_init__(self) -> None:
         """Look up the policy inside if it is given by name, and check it."""
         if isinstance(self.policy, str):
-            from umab.algorithms.names import policy  # it imports the registry, which imports all wrappers
-
-            self._set(policy=policy(self.policy))
+            self._set(policy=naming().policy(self.policy))
         if not isinstance(self.policy, Policy):
             raise TypeError(f"{self._what} must be a umab.Policy or the name of one, but got {shown(self.policy)}")
         if self.policy.full_information:
@@ -179,11 +177,6 @@ class Wrapper(Policy):
     def loss_range(self) -> tuple[float, float]:
         """As the policy inside."""
         return self.policy.loss_range
-
-    @property
-    def reference(self) -> str:  # type: ignore[override]
-        """As the policy inside."""
-        return self.policy.reference
 
     @property
     def guarantee(self) -> str:

@@ -6,7 +6,7 @@ import argparse
 
 from umab._support.checks import LARGEST
 from umab.algorithms.names import policy
-from umab.algorithms.registry import policies
+from umab.algorithms.registry import policies, record_of
 from umab.cli.options import Commands, command
 from umab.cli.texts import as_table
 
@@ -55,5 +55,5 @@ def describe(name: str) -> tuple[str, ...]:
         "all arms" if which.full_information else "one arm",
         "runs",
         which.guarantee or "no bound",
-        which.reference or "–",
+        record_of(which).reference or "–",
     )

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from umab._support.files import write_atomically
 from umab.algorithms.names import policy_as_written
-from umab.algorithms.registry import recommended, registered
+from umab.algorithms.registry import recommended, records
 from umab.cli.options import Commands, add_table_options, command, read_table, whole_from
 from umab.cli.texts import as_table
+from umab.theory.theorems import theorem_of
 
 
 def add(commands: Commands) -> None:
@@ -116,8 +117,8 @@ def certify(options: argparse.Namespace) -> int:
     ours = (recommended(), recommended(changing=False))
     names = options.policy or [
         name
-        for name, each in registered().items()
-        if each.theorem and (each.published or each in ours) and takes(each, losses)
+        for name, each in records().items()
+        if theorem_of(each.policy) and (each.published or each.policy in ours) and takes(each.policy, losses)
     ]
     every = {
         name: certificates.certify(

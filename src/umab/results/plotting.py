@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from umab._support.display import regret_named, spread_out
 from umab._support.extras import extra
 from umab._support.files import write_atomically
-from umab.algorithms.registry import registered
+from umab.results.styles import Style, styles_of
 
 _DOTS_AN_INCH = 216.0
 
@@ -26,22 +26,6 @@ _FEWEST = 0.63
 
 POINTS = 320
 """How many rounds of a curve are drawn; more would make files larger without a visible difference."""
-
-
-class Style(NamedTuple):
-    """How a curve is drawn. The dashes keep curves apart in grey print too."""
-
-    colour: str
-    dash: tuple[int, ...] = ()
-
-
-# For curves without a style of their own; the colours remain apart for the colour-blind (Okabe and Ito 2008, Color
-# universal design).
-_MORE = tuple(
-    Style(colour, dash)
-    for dash in ((4, 4), (8, 3, 2, 3), (1, 2))
-    for colour in ("#b2182b", "#01665e", "#a6611a", "#444444")
-)
 
 
 class Chart:
@@ -247,21 +231,6 @@ def plain(value: Any) -> Any:
     if value.dtype.kind != "f":
         return value.tolist()
     return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
-
-
-def styles_of(names: list[str], own: Mapping[str, Style] | None = None) -> list[Style]:
-    """Return a style for each name: its own or its policy's, if no name before it has taken that; else a free one.
-
-    What follows a comma in a name is ignored, so that the best of a grid has the colour of its family.
-    """
-    known = {name: Style(each.colour, each.dash) for name, each in registered().items() if each.colour}
-    known.update(own or {})
-    chosen: list[Style] = []
-    free = iter(_MORE * (len(names) // len(_MORE) + 1))
-    for name in names:
-        style = known.get(name.partition(", ")[0])
-        chosen.append(style if style and style not in chosen else next(free))
-    return chosen
 
 
 def scales(names: list[str], styles: list[Style]) -> tuple[dict[str, Any], dict[str, Any]]:

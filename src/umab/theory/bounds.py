@@ -21,12 +21,9 @@ from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
-from umab.algorithms.registry import registered
-from umab.algorithms.scb_d import SCBD
+from umab.algorithms.registry import record_of, records
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
-from umab.algorithms.umab_g import ExtraExploration
-from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
@@ -54,8 +51,19 @@ from umab.theory.constants import (
 )
 from umab.theory.norms import Norms, Sizes, Squares
 from umab.theory.sharing import least_probability_of_sharing, scaled_complexity
-from umab.theory.terms import Bound, in_doubles
-from umab.theory.theorems import PROVED_IN, core_of
+from umab.theory.terms import Bound as Bound
+from umab.theory.terms import in_doubles
+from umab.theory.theorems import (
+    PROVED_IN,
+    THEOREM_1,
+    THEOREM_2,
+    THEOREM_D,
+    THEOREM_R,
+    THEOREM_SH,
+    THEOREM_W,
+    core_of,
+    theorem_of,
+)
 from umab.theory.trajectory import refusal
 
 
@@ -100,7 +108,7 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
     advised = advice_for(which, None if advice is None else Advice.of(advice, *table.table.shape), table)
     if switches == 0 and isinstance(advised, UMABE):
         return bound_with_advice(advised, table, advice)
-    if which.theorem == UMABSh.theorem:
+    if theorem_of(which) == THEOREM_SH:
         return _of_umab_sh(which, table, switches)
     if switches > 0:
         rule = "only umab-sh and centred(umab-sh) have a bound against arms that change"
@@ -109,16 +117,17 @@ def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any =
         check_range(which, table)
     except ValueError as error:
         raise NoBoundError(f"there is no bound for losses that the policy refuses: {error}") from None
-    if delays is not None or which.theorem == SCBD.theorem or isinstance(which, TsallisINFD):
+    if delays is not None or theorem_of(which) == THEOREM_D or isinstance(which, TsallisINFD):
         late = bound_with_delays(which, table, delays)
         if late is not None:
             return late
-    if which.theorem in _OF_THEOREMS:
-        return _OF_THEOREMS[which.theorem](which, table)
-    if which.rate_in_norms in _RATES:
-        rate = _RATES[which.rate_in_norms](Norms.of(table))
+    if theorem_of(which) in _OF_THEOREMS:
+        return _OF_THEOREMS[theorem_of(which)](which, table)
+    formula = record_of(which).rate_in_norms
+    if formula in _RATES:
+        rate = _RATES[formula](Norms.of(table))
         source = "a published rate in the norms of Table 1; umab has no constants for it"
-        return in_doubles(which.name, rate, which.rate_in_norms, None, None, {}, source)
+        return in_doubles(which.name, rate, formula, None, None, {}, source)
     rule = "a bound needs a policy with a theorem in umab.theory, or with a rate in the norms of Table 1"
     raise NoBoundError(f"{rule}, but got {which.name}; umab.recommended() has one")
 
@@ -151,7 +160,7 @@ def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
         "stability": 3.5 * (root + np.sqrt(np.longdouble(n)) * norms.largest),
         "comparator": norms.largest,
     }
-    formula, source = policy.rate_in_norms, policy.theorem
+    formula, source = record_of(policy).rate_in_norms, theorem_of(policy)
     return in_doubles(policy.name, root, formula, printed, sum(terms.values()), terms, source)
 
 
@@ -166,10 +175,10 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     adaptive = policy.exploration == "adaptive"
     if policy.exploration not in ("adaptive", "fixed"):
         rule = f"its exploration must be 'fixed' or 'adaptive', but got exploration={policy.exploration!r}"
-        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: {rule}")
+        raise NoBoundError(f"{theorem_of(policy)} does not cover {policy.name}: {rule}")
     if policy.rate > 0.25:
         rule = f"its rate must be at most 1/4, but got rate={policy.rate:g}"
-        raise NoBoundError(f"{policy.theorem} does not cover {policy.name}: {rule}")
+        raise NoBoundError(f"{theorem_of(policy)} does not cover {policy.name}: {rule}")
     scale = policy.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
@@ -204,7 +213,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
     }
     usual = scale == 1.0 and policy.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
-    formula, as_printed = policy.rate_in_norms, printed if usual else None
+    formula, as_printed = record_of(policy).rate_in_norms, printed if usual else None
     return in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
 
 
@@ -217,7 +226,7 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
     case, as 1/ρ_s and Σρ_s are concave in the number of rounds.
     """
     if why := refusal(policy):
-        raise NoBoundError(f"{policy.theorem} does not cover it: {why}")
+        raise NoBoundError(f"{theorem_of(policy)} does not cover it: {why}")
     n, horizon = losses.n_arms, losses.n_rounds
     watches, is_centred, sizes = isinstance(policy, UMABW), _centres(policy), _sizes(policy, losses)
     core: UMABS = UMABS() if watches else core_of(policy)
@@ -238,7 +247,7 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
         terms["first round"] = sizes.spread
     rate = sizes.largest * np.sqrt(np.longdouble(n * horizon)) + np.sqrt(n * sizes.sum_of_squares)
     formula = "L √(nT) + √(n Σ‖ℓ_t − b_t‖²∞)" if is_centred else "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²∞)"
-    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}"
+    source = f"{theorem_of(policy)} of {PROVED_IN[theorem_of(policy)]}"
     if watches:
         terms["bursts"] = MOST_ATTENTION * sizes.spread * most_bursts(n, horizon)
         rate, formula = np.sqrt(np.longdouble(starts)) * rate, f"√N ({formula})"
@@ -285,15 +294,15 @@ def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
         terms["first round"] = sizes.spread
     times = (switches + core.switches) / np.sqrt(np.longdouble(core.switches))
     rate = times * sizes.largest * np.sqrt(np.longdouble(n * horizon))
-    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for S = {switches}"
+    source = f"{theorem_of(policy)} of {PROVED_IN[theorem_of(policy)]}, for S = {switches}"
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
 _OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
-    UMABNN.theorem: _of_umab_nn,
-    ExtraExploration.theorem: _of_umab_g,
-    UMABS.theorem: _of_umab_s,
-    UMABW.theorem: _of_umab_s,
+    THEOREM_1: _of_umab_nn,
+    THEOREM_2: _of_umab_g,
+    THEOREM_R: _of_umab_s,
+    THEOREM_W: _of_umab_s,
 }
 
 
@@ -312,7 +321,7 @@ _RATES: dict[str, Callable[[Norms], Any]] = {
         norms.largest * np.sqrt(norms.n_arms * norms.sum_of_1_norms) + _second_norms(norms)
     ),
 }
-"""The rates that policies name as their `rate_in_norms`."""
+"""The rates that records of policies name as their `rate_in_norms`."""
 
 
 class Promised(NamedTuple):
@@ -339,9 +348,9 @@ def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]
     """
     table = Losses.of(losses)
     refuse_away(table, "Table 1")
-    policies = {name: each for name, each in registered().items() if each.rate_in_norms}
+    policies = {name: each.policy for name, each in records().items() if each.rate_in_norms}
     bounds = bounds_of(policies, table)
-    rows = sorted(bounds, key=lambda name: (bool(policies[name].theorem), name))  # the paper's own last, as there
+    rows = sorted(bounds, key=lambda name: (bool(theorem_of(policies[name])), name))  # the paper's own last, as there
     results = simulate(
         [policies[name] for name in rows], table, n_trials=n_trials, seed=seed, expected=True, keep="summary"
     )

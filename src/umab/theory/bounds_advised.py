@@ -16,7 +16,7 @@ from umab.theory.advice import AdvisedPath, is_advised, learning, least_probabil
 from umab.theory.constants import FLOOR_SHARE, GAP, KAPPA, REST, SHARE
 from umab.theory.norms import Sizes, Squares
 from umab.theory.terms import Bound, in_doubles
-from umab.theory.theorems import PROVED_IN
+from umab.theory.theorems import PROVED_IN, theorem_of
 
 
 class Measured(NamedTuple):
@@ -115,7 +115,7 @@ def bound_with_advice(policy: Advised, losses: Losses, advice: Any) -> Bound:
     terms = Measured(form, *shape, total.sum(), sizes.most_negative, sizes.spread).terms()
     number = losses.n_arms * log_n if form == "entropy" else np.longdouble(given.n_experts)
     rate = sizes.largest * np.sqrt(number * losses.n_rounds)
-    source = f"{ready.theorem} of {PROVED_IN[ready.theorem]}, {_FORMS[form]}"
+    source = f"{theorem_of(ready)} of {PROVED_IN[theorem_of(ready)]}, {_FORMS[form]}"
     return in_doubles(ready.name, rate, ready.guarantee, None, sum(terms.values()), terms, source)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from umab.algorithms.banker_late import BankerSFTINF
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
-from umab.algorithms.scb_d import SCBD
+from umab.algorithms.registry import record_of
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_s import UMABS
 from umab.engine.delays import Delays, Rounds
@@ -20,7 +20,7 @@ from umab.theory.late_barrier import LateSizes, late_bound
 from umab.theory.norms import Sizes
 from umab.theory.statements.theorem_d import LateSteps
 from umab.theory.terms import Bound, in_doubles
-from umab.theory.theorems import LATE, PROVED_IN
+from umab.theory.theorems import LATE, PROVED_IN, THEOREM_D, theorem_of
 
 
 def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound | None:
@@ -30,10 +30,10 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound | No
     counts up to the last round at most. For centred losses, the regret of one round is added: the one whose loss
     arrives first, which teaches nothing.
     """
-    if policy.theorem != SCBD.theorem and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
+    if theorem_of(policy) != THEOREM_D and not isinstance(policy, TsallisINFD) and not covers_delays(policy):
         rule = "umab-s, scb-d, both also centred, and tsallis-inf-d have a bound for late feedback"
         if isinstance(policy, BankerSFTINF):
-            rule = f"the bound of {policy.reference} for late feedback is published without constants"
+            rule = f"the bound of {record_of(policy).reference} for late feedback is published without constants"
         raise NoBoundError(f"{rule}, but got delays for {policy.name}")
     given = Delays.of(0 if delays is None else delays, losses.n_rounds, losses.n_arms).given
     if given is None:
@@ -44,14 +44,14 @@ def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound | No
     (total,) = total_delay(longest[None])
     if isinstance(policy, TsallisINFD):
         return _of_tsallis_inf_d(policy, losses, total)
-    if policy.theorem != SCBD.theorem:
+    if theorem_of(policy) != THEOREM_D:
         return _of_umab_s(policy, losses, longest, by_arm) if total > 0 else None
     n, horizon, size = losses.n_arms, losses.n_rounds, size_of(policy, losses)
     terms = {name: size * each for name, each in _terms(n, horizon, total).items()}
     if isinstance(policy, Centred):
         terms["first arrival"] = Sizes.of(losses).spread
     rate = size * (np.sqrt(np.longdouble(n * horizon)) + np.sqrt(total * np.log(np.longdouble(n))))
-    source = f"{policy.theorem} of {PROVED_IN[policy.theorem]}, for D = {int(total)}"
+    source = f"{theorem_of(policy)} of {PROVED_IN[theorem_of(policy)]}, for D = {int(total)}"
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
@@ -110,7 +110,7 @@ def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
     root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
     late = size * np.sqrt(total * np.log(np.longdouble(losses.n_arms)))
     printed = 4 * root + np.sqrt(np.longdouble(8)) * late
-    source = f"{policy.reference}, as published, for D = {int(total)}; umab has not checked its proof"
+    source = f"{record_of(policy).reference}, as published, for D = {int(total)}; umab has not checked its proof"
     return in_doubles(policy.name, root + late, policy.guarantee, printed, None, {}, source)
 
 

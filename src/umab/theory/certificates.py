@@ -15,7 +15,6 @@ from umab._support.progress import Progress
 from umab.algorithms.advised import Advised
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
-from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.engine.advised import advice_for
 from umab.engine.delays import Delays
@@ -46,7 +45,7 @@ from umab.theory.statements import (
     Statement,
     Steps,
 )
-from umab.theory.theorems import LATE, PROVED_IN
+from umab.theory.theorems import LATE, PROVED_IN, THEOREM_D, theorem_of
 from umab.theory.trajectory import follow, refusal
 
 EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
@@ -139,7 +138,7 @@ def certify(
     if why := refusal(which):
         raise TypeError(why)
     _need_scipy()
-    if which.theorem == SCBD.theorem:
+    if theorem_of(which) == THEOREM_D:
         return _certify_late(which, table, delays, n_trials, seed, progress)
     if delays is not None and covers_delays(which):
         return _certify_arrivals(which, table, delays, n_trials, seed, progress)
@@ -204,7 +203,7 @@ def _certify_late(
             bar.advance(runs.stop - runs.start)
     limits = limits_of(policy, losses, late)
     measured = Limits(result.final_regret, *(np.concatenate(each) for each in zip(*found, strict=True)))
-    where = PROVED_IN[policy.theorem]
+    where = PROVED_IN[theorem_of(policy)]
     means = [
         _judge_mean(name, where, f"{text} at most {limit:.6g}", "as proved", each, limit)
         for (name, text), each, limit in zip(TEXTS.items(), measured, limits, strict=True)
@@ -304,7 +303,7 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
     except NoBoundError as error:
         why = str(error)
     forms: tuple[tuple[Form, float | None], ...]
-    name = policy.theorem
+    name = theorem_of(policy)
     if name in PROVED_IN:
         where, forms = PROVED_IN[name], (("as proved", repaired),)
     else:
@@ -332,11 +331,15 @@ def _judge_mean(name: str, where: str, text: str, form: Form, regrets: Any, limi
 
 def _on_every_mean(policy: UMABE, losses: Losses, advice: Advice, regrets: Any, along: float) -> Iterator[Certified]:
     """Yield what the mean regrets against the experts, runs × N, say about the theorem: the worst of them."""
-    sure, where = bound_with_advice(policy, losses, advice.table).repaired, PROVED_IN[policy.theorem]
+    sure, where = bound_with_advice(policy, losses, advice.table).repaired, PROVED_IN[theorem_of(policy)]
     assert sure is not None
     limits = (
-        (policy.theorem, f"the expected regret against every expert is at most {sure:.6g}", sure),
-        (f"{policy.theorem}, runs", f"with means over the runs in place of expectations: at most {along:.6g}", along),
+        (theorem_of(policy), f"the expected regret against every expert is at most {sure:.6g}", sure),
+        (
+            f"{theorem_of(policy)}, runs",
+            f"with means over the runs in place of expectations: at most {along:.6g}",
+            along,
+        ),
     )
     for name, text, limit in limits:
         rows = (_judge_mean(name, where, text, "as proved", each, limit) for each in regrets.T)

@@ -16,16 +16,15 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.algorithms.local import LocallyCentred
-from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
-from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import Wrapper
 from umab.theory.barrier import centred, learned, least_probability, log_barrier
 from umab.theory.path import Precise, Trajectory, keep, raised, room
 from umab.theory.sharing import follow_sharing
+from umab.theory.theorems import THEOREM_D, THEOREM_R, THEOREM_SH, theorem_of
 from umab.theory.watching import follow_watching
 
 
@@ -43,7 +42,7 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     """
     if why := refusal(policy):
         raise TypeError(why)
-    if policy.theorem == SCBD.theorem:
+    if theorem_of(policy) == THEOREM_D:
         raise TypeError(f"SCB-D has late feedback, which umab.theory.late.follow_late takes, but got {policy.name}")
     drawn = np.asarray(arms, dtype=np.intp)
     table = np.asarray(losses, dtype=np.longdouble)
@@ -54,14 +53,14 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     if isinstance(policy, UMABW):
         return follow_watching(policy, table, drawn)
     ready: Any = policy.for_horizon(table.shape[1])
-    if policy.theorem == UMABSh.theorem:
+    if theorem_of(policy) == THEOREM_SH:
         return follow_sharing(ready, table, drawn)
-    return (_of_umab_s if policy.theorem == UMABS.theorem else _of_the_paper)(ready, table, drawn)
+    return (_of_umab_s if theorem_of(policy) == THEOREM_R else _of_the_paper)(ready, table, drawn)
 
 
 def refusal(policy: Policy) -> str:
     """Return why there are no proofs about a policy, or an empty text if there are."""
-    if policy.theorem == UMABS.theorem and policy.for_study:
+    if theorem_of(policy) == THEOREM_R and policy.for_study:
         return (
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
@@ -71,7 +70,7 @@ def refusal(policy: Policy) -> str:
             "the statements about a policy over experts need their advice, which umab.theory.certify takes as "
             f"advice=..., but got {policy.name} without any"
         )
-    if not policy.theorem or (policy.theorem == SCBD.theorem and isinstance(policy, LocallyCentred)):
+    if not theorem_of(policy) or (theorem_of(policy) == THEOREM_D and isinstance(policy, LocallyCentred)):
         return (
             "the statements are about UMAB-NN, UMAB-G, UMAB-S (also centred), UMAB-Sh (also centred), SCB-D (also "
             f"centred) and UMAB-W, but got {policy.name}"

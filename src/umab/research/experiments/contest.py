@@ -21,7 +21,7 @@ from umab._support import checks
 from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import policy_as_written as policy_of
-from umab.algorithms.registry import recommended, registered
+from umab.algorithms.registry import recommended, records
 from umab.datasets.suite_parts import Entry, Half
 from umab.datasets.suite_tables import entries
 from umab.engine.simulate import final_states, simulate, takes
@@ -60,11 +60,10 @@ Array = npt.NDArray[np.float64]
 
 def competitors() -> tuple[str, ...]:
     """Return the published policies that need no range; some run only on tables without negative losses."""
-    published = [
-        each for each in registered().values() if each.published and not each.needs_range and not each.full_information
-    ]
-    others = [each.with_parameters(**values) for each in published for values in each.also_compared]
-    return tuple(dict.fromkeys(each.name for each in (*published, *others)))
+    found = [each for each in records().values() if each.published]
+    found = [each for each in found if not each.policy.needs_range and not each.policy.full_information]
+    others = [each.policy.with_parameters(**values) for each in found for values in each.also_compared]
+    return tuple(dict.fromkeys(each.name for each in (*(each.policy for each in found), *others)))
 
 
 class Estimate(NamedTuple):

@@ -32,7 +32,7 @@ from typing import Any, Literal
 from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.names import policy_as_written as policy_of
-from umab.algorithms.registry import registered
+from umab.algorithms.registry import records, registered
 from umab.engine.simulate import takes
 from umab.research.experiments import reading
 from umab.research.experiments.claims import Claim
@@ -142,10 +142,12 @@ def comparison(id: str, losses: Losses, given: Iterable[Policy | str] | None = N
     best of them; those that are given they draw all.
     """
     if given is None:
-        taking = _taking(losses)
+        taking, about = _taking(losses), records()
         bandits = {name: policy for name, policy in taking.items() if not policy.full_information}
         others = [
-            policy.with_parameters(**values).name for policy in bandits.values() for values in policy.also_compared
+            policy.with_parameters(**values).name
+            for name, policy in bandits.items()
+            for values in about[name].also_compared
         ]
         extra = tuple(name for name in taking if name not in bandits)
         policies, n_drawn = _policies(list(dict.fromkeys([*bandits, *others])), {}), _DRAWN

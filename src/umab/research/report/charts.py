@@ -11,7 +11,8 @@ import numpy as np
 from umab.research.experiments.contest import RECOMMENDED, Standings
 from umab.research.experiments.pooled import Pooled
 from umab.research.experiments.runner import Outcome
-from umab.results.plotting import CONFIG, band, curve, curve_chart, plain, scales, styles_of
+from umab.results.plotting import CONFIG, band, curve, curve_chart, plain, scales
+from umab.results.styles import styles_of
 from umab.theory.scaling import LEVEL, Scaling
 
 _FIT = 12
@@ -236,12 +237,7 @@ def profile_chart(standings: Standings) -> dict[str, Any]:
 
 
 def table_chart(
-    values: Sequence[Mapping[str, Any]],
-    policies: Sequence[str],
-    title: str,
-    axis: Mapping[str, str],
-    farthest: float,
-    least: float = 0.0,
+    values: Sequence[Mapping[str, Any]], policies: Sequence[str], title: str, axis: Mapping[str, str], farthest: float
 ) -> dict[str, Any]:
     """Return the chart of one number for each table and policy: a row for each table, a point for each policy.
 
@@ -255,8 +251,8 @@ def table_chart(
         The title.
     axis
         The key of the number in `values`, and the title of its axis.
-    farthest, least
-        Where the axis ends, and where it begins.
+    farthest
+        Where the axis ends; it begins with 0.
     """
     names = list(policies)
     colour, _ = scales(names, styles_of(names))
@@ -273,7 +269,7 @@ def table_chart(
                 "field": field,
                 "type": "quantitative",
                 "title": of_axis,
-                "scale": {"domain": [least, farthest]},
+                "scale": {"domain": [0.0, farthest]},
                 "axis": {"format": "%"},
             },
             "y": {"field": "table", "type": "nominal", "sort": None, "title": None, "axis": {"grid": True}},

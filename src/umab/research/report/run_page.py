@@ -19,8 +19,9 @@ from umab.research.report.folder import draw, file_name, replaced, results_json
 from umab.results.result import Result
 from umab.results.tracking import BestSequence, best_sequences
 from umab.tables.losses import TableWarning
-from umab.theory.bounds import Bound, bounds_of
+from umab.theory.bounds import bounds_of
 from umab.theory.certificates import Certified, as_rows, certifiable, certify
+from umab.theory.terms import Bound
 
 Certificates = Mapping[str, Sequence[Certified]]
 """The certificates of the paper's statements, by a title that names the experiment, the setting and the policy."""

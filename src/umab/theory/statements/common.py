@@ -10,14 +10,13 @@ import numpy as np
 
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import ExtraExploration
-from umab.algorithms.umab_nn import UMABNN
 from umab.theory.path import Precise, Trajectory
+from umab.theory.theorems import THEOREM_1, THEOREM_2, theorem_of
 
 Form = Literal["as printed", "as repaired", "as proved"]
 
-THEOREM_1 = (UMABNN.theorem,)
-THEOREM_2 = (ExtraExploration.theorem,)
-BOTH = (*THEOREM_1, *THEOREM_2)
+OF_1, OF_2 = (THEOREM_1,), (THEOREM_2,)
+BOTH = (*OF_1, *OF_2)
 
 
 class Sides(NamedTuple):
@@ -46,7 +45,7 @@ class Statement(NamedTuple):
 
     def is_about(self, policy: Policy) -> bool:
         """Whether it is a statement about this policy."""
-        if policy.theorem not in self.of:
+        if theorem_of(policy) not in self.of:
             return False
         return not (self.exploration and isinstance(policy, ExtraExploration)) or policy.exploration in self.exploration
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from umab.theory.path import Precise
 from umab.theory.statements.common import (
-    THEOREM_1,
-    THEOREM_2,
+    OF_1,
+    OF_2,
     Sides,
     Steps,
     only_where,
@@ -78,7 +78,7 @@ def _positive_step_at_most_local_norm_at_p(steps: Steps) -> Sides:
     return only_where(steps.of.seen >= 0, step_at_most(steps, right))
 
 
-@statement(id="(4)", where="main text", text="for ℓ̂_t ≥ 0, a step ≤ |ℓ_{t,k_t}|", form="as printed", of=THEOREM_1)
+@statement(id="(4)", where="main text", text="for ℓ̂_t ≥ 0, a step ≤ |ℓ_{t,k_t}|", form="as printed", of=OF_1)
 def _positive_step_at_most_its_loss(steps: Steps) -> Sides:
     return only_where(steps.of.seen >= 0, step_at_most(steps, np.abs(steps.of.clipped)))
 
@@ -88,7 +88,7 @@ def _positive_step_at_most_its_loss(steps: Steps) -> Sides:
     where="main text",
     text="the regret of FTRL ≤ Ψ(p†)/η_{T+1} + Σ min(½η_tℓ²_t, |ℓ_t|)",
     form="as printed",
-    of=THEOREM_1,
+    of=OF_1,
 )
 def _regret_at_most_regulariser_and_losses(steps: Steps) -> Sides:
     right = steps.regulariser(steps.best) * steps.of.inverse_rate[:, -1] + steps.stable.sum(axis=1)
@@ -116,16 +116,16 @@ def _comparator_gap_at_most(steps: Steps, times: int) -> Sides:
     return Sides(gap, times * steps.largest, steps.largest)
 
 
-@statement(id="comparator", where="proof of Theorem 1", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ ℓ∞", form="as printed", of=THEOREM_1)
+@statement(id="comparator", where="proof of Theorem 1", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ ℓ∞", form="as printed", of=OF_1)
 def _comparator_gap_of_theorem_1(steps: Steps) -> Sides:
     return _comparator_gap_at_most(steps, 1)
 
 
-@statement(id="comparator", where="proof of Theorem 2", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ ℓ∞", form="as printed", of=THEOREM_2)
+@statement(id="comparator", where="proof of Theorem 2", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ ℓ∞", form="as printed", of=OF_2)
 def _comparator_gap_of_theorem_2(steps: Steps) -> Sides:
     return _comparator_gap_at_most(steps, 1)
 
 
-@statement(id="comparator", where="proof of Theorem 2", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ 2ℓ∞", form="as repaired", of=THEOREM_2)
+@statement(id="comparator", where="proof of Theorem 2", text="Σ⟨ℓ_t, p† − p⋆⟩ ≤ 2ℓ∞", form="as repaired", of=OF_2)
 def _repaired_comparator_gap_of_theorem_2(steps: Steps) -> Sides:
     return _comparator_gap_at_most(steps, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umab.theory.path import Precise
-from umab.theory.statements.common import THEOREM_2, Sides, Steps, plain, statement
+from umab.theory.statements.common import OF_2, Sides, Steps, plain, statement
 
 
 def _never_grows(values: Precise) -> Sides:
@@ -17,11 +17,11 @@ def _learning_rate_never_grows(steps: Steps) -> Sides:
     return plain(inverse[:, :-1], inverse[:, 1:])
 
 
-@statement(id="ρ never grows", where="Algorithm 2", text="", form="as printed", of=THEOREM_2)
+@statement(id="ρ never grows", where="Algorithm 2", text="", form="as printed", of=OF_2)
 def _exploration_rate_never_grows(steps: Steps) -> Sides:
     return _never_grows(steps.of.exploration)
 
 
-@statement(id="C never grows", where="Algorithm 2", text="", form="as printed", of=THEOREM_2)
+@statement(id="C never grows", where="Algorithm 2", text="", form="as printed", of=OF_2)
 def _clipping_level_never_grows(steps: Steps) -> Sides:
     return _never_grows(steps.of.clip)

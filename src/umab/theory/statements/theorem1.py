@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from umab.theory.statements.common import THEOREM_1, Sides, Steps, plain, statement
+from umab.theory.statements.common import OF_1, Sides, Steps, plain, statement
 
 
 @statement(
@@ -43,7 +43,7 @@ def _logarithm(steps: Steps) -> np.longdouble:
     where="proof of Theorem 1",
     text="½log(nT) + 3.5 ≤ 4log(nT)",
     form="as printed",
-    of=THEOREM_1,
+    of=OF_1,
 )
 def _factor_at_most_4_logarithms(steps: Steps) -> Sides:
     return _factor_at_most(steps, 4 * _logarithm(steps))
@@ -54,7 +54,7 @@ def _factor_at_most_4_logarithms(steps: Steps) -> Sides:
     where="proof of Theorem 1",
     text="½log(nT) + 3.5 ≤ 4max(1, log(nT))",
     form="as repaired",
-    of=THEOREM_1,
+    of=OF_1,
 )
 def _repaired_factor_at_most_4_logarithms(steps: Steps) -> Sides:
     return _factor_at_most(steps, 4 * max(np.longdouble(1), _logarithm(steps)))

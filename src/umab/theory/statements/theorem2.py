@@ -11,7 +11,7 @@ import numpy as np
 from umab.theory.barrier import log_barrier
 from umab.theory.path import Precise
 from umab.theory.statements.common import (
-    THEOREM_2,
+    OF_2,
     Sides,
     Steps,
     only_where,
@@ -28,7 +28,7 @@ from umab.theory.statements.ftrl import regret_against_best_at_most
     where="main text",
     text="terms ①, ② and ③ sum to ⟨ℓ̂_t, p'_t − p†⟩",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _three_terms_sum_to_the_regret(steps: Steps) -> Sides:
     """State it as |difference| ≤ 0."""
@@ -53,20 +53,18 @@ def _p_at_most(steps: Steps, times: float) -> Sides:
     return only_where(steps.negative, plain(steps.p_of_arm, np.longdouble(times) * steps.drawn_with))
 
 
-@statement(id="Lemma 3, p", where="main text", text="for ℓ_t ≤ 0, p_{t,k} ≤ 2p'_{t,k}", form="as printed", of=THEOREM_2)
+@statement(id="Lemma 3, p", where="main text", text="for ℓ_t ≤ 0, p_{t,k} ≤ 2p'_{t,k}", form="as printed", of=OF_2)
 def _p_at_most_twice_what_is_drawn_from(steps: Steps) -> Sides:
     return _p_at_most(steps, 2.0)
 
 
-@statement(
-    id="Lemma 3, p", where="sharper", text="for ℓ_t ≤ 0, p_{t,k} ≤ (7/6)p'_{t,k}", form="as repaired", of=THEOREM_2
-)
+@statement(id="Lemma 3, p", where="sharper", text="for ℓ_t ≤ 0, p_{t,k} ≤ (7/6)p'_{t,k}", form="as repaired", of=OF_2)
 def _p_at_most_seven_sixths_of_what_is_drawn_from(steps: Steps) -> Sides:
     return _p_at_most(steps, 7.0 / 6.0)
 
 
 @statement(
-    id="Lemma 3, next p", where="main text", text="for ℓ_t ≤ 0, p_{t+1,k} ≤ 6p_{t,k}", form="as printed", of=THEOREM_2
+    id="Lemma 3, next p", where="main text", text="for ℓ_t ≤ 0, p_{t+1,k} ≤ 6p_{t,k}", form="as printed", of=OF_2
 )
 def _next_p_at_most_6_times_p(steps: Steps) -> Sides:
     return only_where(steps.negative, plain(steps.next_p_of_arm, 6 * steps.p_of_arm))
@@ -82,7 +80,7 @@ def _twice_rate_times_at_most_1(steps: Steps, size: Precise) -> Sides:
     where="proof of Lemma 3",
     text="for ℓ_t ≤ 0, as if estimates were divided by p_t",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _twice_rate_times_loss_at_most_1(steps: Steps) -> Sides:
     return _twice_rate_times_at_most_1(steps, np.abs(steps.of.clipped))
@@ -93,13 +91,13 @@ def _twice_rate_times_loss_at_most_1(steps: Steps) -> Sides:
     where="proof of Lemma 3",
     text="the same for estimates divided by p'_t, which the proof needs",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _twice_rate_times_estimate_at_most_1(steps: Steps) -> Sides:
     return _twice_rate_times_at_most_1(steps, np.abs(steps.of.clipped) * steps.p_of_arm / steps.drawn_with)
 
 
-@statement(id="η_t ≤ 3η_{t+1}", where="proof of Lemma 3", text="for ℓ_t ≤ 0", form="as printed", of=THEOREM_2)
+@statement(id="η_t ≤ 3η_{t+1}", where="proof of Lemma 3", text="for ℓ_t ≤ 0", form="as printed", of=OF_2)
 def _rate_at_most_3_times_the_next(steps: Steps) -> Sides:
     inverse = steps.of.inverse_rate
     return only_where(steps.negative, plain(inverse[:, 1:], 3 * inverse[:, :-1]))
@@ -110,7 +108,7 @@ def _rate_at_most_3_times_the_next(steps: Steps) -> Sides:
     where="proof of Lemma 3",
     text="for ℓ_t ≤ 0, C²_{t+1} ≤ min(C²_t, ℓ'²_t)",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _next_clip_at_most_the_smaller(steps: Steps) -> Sides:
     clip = steps.of.clip**2
@@ -122,7 +120,7 @@ def _next_clip_at_most_the_smaller(steps: Steps) -> Sides:
     where="proof of Lemma 3",
     text="for ℓ_t ≤ 0, C²_{t+1} ≤ max(C²_t, ℓ'²_t)",
     form="as repaired",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _next_clip_at_most_the_larger(steps: Steps) -> Sides:
     clip = steps.of.clip**2
@@ -142,7 +140,7 @@ def _p_at_the_old_rate(steps: Steps) -> Precise:
     where="proof of Lemma 3",
     text="x̃_k ≤ 2x_k if −1/(2η) ≤ l ≤ 0",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _new_loss_at_most_doubles_p(steps: Steps) -> Sides:
     """Take l = ℓ̂'_t p_t."""
@@ -167,7 +165,7 @@ def _new_rate_raises_p_at_most_as_much_as_it_falls(steps: Steps) -> Sides:
     where="proof of Theorem 2",
     text="a step ≤ min(½η_tℓ'²_t, |ℓ'_t|)",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _positive_step(steps: Steps) -> Sides:
     return only_where(steps.of.seen >= 0, step_at_most(steps, steps.stable))
@@ -178,7 +176,7 @@ def _positive_step(steps: Steps) -> Sides:
     where="proof of Theorem 2",
     text="a step ≤ min(½η_tℓ'²_t(p_t/p'_t)², |ℓ'_t|p_t/p'_t)",
     form="as repaired",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _repaired_positive_step(steps: Steps) -> Sides:
     loss, times = steps.of.clipped, steps.p_of_arm / steps.drawn_with
@@ -191,7 +189,7 @@ def _repaired_positive_step(steps: Steps) -> Sides:
     where="proof of Theorem 2",
     text="a step ≤ min(72η_tℓ'²_t, 10|ℓ'_t|)",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _negative_step(steps: Steps) -> Sides:
     loss = steps.of.clipped
@@ -204,16 +202,14 @@ def _negative_step(steps: Steps) -> Sides:
     where="proof of Theorem 2",
     text="a step ≤ 18min(4η_tℓ'²_t, |ℓ'_t|)",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _any_step(steps: Steps) -> Sides:
     loss = steps.of.clipped
     return step_at_most(steps, 18 * np.minimum(product(4 * steps.rate, loss * loss), np.abs(loss)))
 
 
-@statement(
-    id="C²_{T+1} ≤ 2ℓ²∞", where="proof of Theorem 2", text="used to bound 1/η_{T+1}", form="as printed", of=THEOREM_2
-)
+@statement(id="C²_{T+1} ≤ 2ℓ²∞", where="proof of Theorem 2", text="used to bound 1/η_{T+1}", form="as printed", of=OF_2)
 def _last_clip_at_most_largest_loss(steps: Steps) -> Sides:
     return plain(steps.of.clip[:, -1] ** 2, 2 * steps.largest**2)
 
@@ -228,7 +224,7 @@ def _initial_scale(steps: Steps) -> Precise:
     where="proof of Theorem 2",
     text="used to bound 1/η_{T+1}",
     form="as repaired",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _last_clip_at_most_scale_or_most_negative_loss(steps: Steps) -> Sides:
     return plain(steps.of.clip[:, -1] ** 2, np.maximum(_initial_scale(steps), steps.most_negative) ** 2)
@@ -239,7 +235,7 @@ def _last_clip_at_most_scale_or_most_negative_loss(steps: Steps) -> Sides:
     where="proof of Theorem 2",
     text="term ① ≤ n log T/η_{T+1} + 63√n(√Σℓ'²_t + max|ℓ'_t|)",
     form="as repaired",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _first_term(steps: Steps) -> Sides:
     path = steps.of
@@ -257,7 +253,7 @@ def _first_term(steps: Steps) -> Sides:
     where="main text",
     text="the expected cost of exploration ≤ 2√(nΣ‖ℓ_t‖²∞)",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
     exploration=("fixed",),
 )
 def _expected_cost_of_fixed_exploration(steps: Steps) -> Sides:
@@ -278,7 +274,7 @@ def _most_that_a_round_costs(steps: Steps) -> Precise:
     where="main text",
     text="the cost of exploration, before expectations are taken",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
     exploration=("adaptive", "maintext"),
 )
 def _cost_of_adaptive_exploration(steps: Steps) -> Sides:
@@ -293,7 +289,7 @@ def _cost_of_adaptive_exploration(steps: Steps) -> Sides:
     where="proof of Lemma 4",
     text="Σ a_t/√(2Σ_{s<t}a_s + 1) ≤ 2√(Σa_t + 1) + max a_t",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _sum_of_costs_over_roots(steps: Steps) -> Sides:
     """Take a_t = |⟨ℓ̂'_t, c_t⟩|."""
@@ -308,7 +304,7 @@ def _sum_of_costs_over_roots(steps: Steps) -> Sides:
     where="proof of Lemma 4",
     text="|⟨ℓ̂'_t, c_t⟩| ≤ ℓ∞(2n² + √(2Σ|⟨ℓ̂'_s, c_s⟩|))",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
     exploration=("adaptive", "maintext"),
 )
 def _largest_cost_of_a_round(steps: Steps) -> Sides:
@@ -318,7 +314,7 @@ def _largest_cost_of_a_round(steps: Steps) -> Sides:
 # Term ③: clipping.
 
 
-@statement(id="Lemma 5, clips", where="main text", text="at most log₂(1 + ℓ∞) clips", form="as printed", of=THEOREM_2)
+@statement(id="Lemma 5, clips", where="main text", text="at most log₂(1 + ℓ∞) clips", form="as printed", of=OF_2)
 def _number_of_clips(steps: Steps) -> Sides:
     return plain(steps.was_clipped.sum(axis=1), np.log2(1 + steps.largest))
 
@@ -328,7 +324,7 @@ def _number_of_clips(steps: Steps) -> Sides:
     where="main text",
     text="at most log₂ max(1, ℓ⁻∞/|C_1|) clips",
     form="as repaired",
-    of=THEOREM_2,
+    of=OF_2,
 )
 def _repaired_number_of_clips(steps: Steps) -> Sides:
     doublings = np.log2(np.maximum(1, steps.most_negative / _initial_scale(steps)))
@@ -340,7 +336,7 @@ def _repaired_number_of_clips(steps: Steps) -> Sides:
     where="main text",
     text="Σ‖ℓ̂_t − ℓ̂'_t‖₁ ≤ ℓ⁻∞/ρ_{T+1} per clip",
     form="as printed",
-    of=THEOREM_2,
+    of=OF_2,
     exploration=("fixed", "adaptive", "anytime", "maintext"),
 )
 def _error_of_clipping(steps: Steps) -> Sides:
@@ -351,6 +347,6 @@ def _error_of_clipping(steps: Steps) -> Sides:
     return plain(left, product(steps.most_negative * steps.was_clipped.sum(axis=1), least))
 
 
-@statement(id="|C_T| ≤ 1 + ℓ∞", where="proof of Lemma 5", text="", form="as printed", of=THEOREM_2)
+@statement(id="|C_T| ≤ 1 + ℓ∞", where="proof of Lemma 5", text="", form="as printed", of=OF_2)
 def _last_clip_at_most_1_and_largest_loss(steps: Steps) -> Sides:
     return plain(np.abs(steps.of.clip[:, -1]), 1 + steps.largest)

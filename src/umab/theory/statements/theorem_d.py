@@ -12,13 +12,12 @@ import functools
 
 import numpy as np
 
-from umab.algorithms.scb_d import SCBD
 from umab.theory.late import LatePath, leader
 from umab.theory.path import Precise
 from umab.theory.statements.common import Sides, only_where, plain, statement
-from umab.theory.theorems import PROVED_IN
+from umab.theory.theorems import PROVED_IN, THEOREM_D
 
-_proved = functools.partial(statement, where=PROVED_IN[SCBD.theorem], form="as proved", of=(SCBD.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_D], form="as proved", of=(THEOREM_D,))
 """Declares a statement of this proof."""
 
 

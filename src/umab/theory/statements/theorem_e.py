@@ -10,16 +10,15 @@ import functools
 
 import numpy as np
 
-from umab.algorithms.umab_e import UMABE
 from umab.theory.bounds_advised import growth_of_gaps, jumps_of_gaps
 from umab.theory.constants import FLOOR_SHARE, GAP
 from umab.theory.path import Precise
 from umab.theory.statements import advised
 from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Sides, only_where, plain, product, statement
-from umab.theory.theorems import PROVED_IN
+from umab.theory.theorems import PROVED_IN, THEOREM_E
 
-_proved = functools.partial(statement, where=PROVED_IN[UMABE.theorem], form="as proved", of=(UMABE.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_E], form="as proved", of=(THEOREM_E,))
 """Declares a statement of this proof."""
 
 

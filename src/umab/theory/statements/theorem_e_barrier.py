@@ -11,7 +11,6 @@ import functools
 
 import numpy as np
 
-from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.theory.bounds_advised import growth_over_experts, jumps_over_experts
 from umab.theory.constants import KAPPA, REST, SHARE
@@ -19,9 +18,9 @@ from umab.theory.path import PRECISION, Precise
 from umab.theory.statements import advised
 from umab.theory.statements.advised import AdvisedSteps
 from umab.theory.statements.common import Sides, only_where, plain, product, statement
-from umab.theory.theorems import PROVED_IN
+from umab.theory.theorems import PROVED_IN, THEOREM_E
 
-_proved = functools.partial(statement, where=PROVED_IN[UMABE.theorem], form="as proved", of=(UMABE.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_E], form="as proved", of=(THEOREM_E,))
 """Declares a statement of this proof."""
 
 

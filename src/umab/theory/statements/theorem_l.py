@@ -19,9 +19,9 @@ from umab.theory.constants import KAPPA, SHARE, clipping
 from umab.theory.late_barrier import ArrivalPath, fall_of_rate
 from umab.theory.path import PRECISION, Precise
 from umab.theory.statements.common import Sides, only_where, plain, product, statement
-from umab.theory.theorems import LATE, core_of
+from umab.theory.theorems import LATE, THEOREM_R, core_of
 
-_proved = functools.partial(statement, where=LATE, form="as proved", of=(UMABS.theorem,))
+_proved = functools.partial(statement, where=LATE, form="as proved", of=(THEOREM_R,))
 """Declares a statement of this proof."""
 
 _RISE = np.log(np.longdouble(3))

@@ -27,9 +27,9 @@ from umab.theory.statements.common import (
     step_at_most,
 )
 from umab.theory.statements.ftrl import regret_of_ftrl
-from umab.theory.theorems import PROVED_IN, core_of
+from umab.theory.theorems import PROVED_IN, THEOREM_R, core_of
 
-_proved = functools.partial(statement, where=PROVED_IN[UMABS.theorem], form="as proved", of=(UMABS.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_R], form="as proved", of=(THEOREM_R,))
 """Declares a statement of this proof."""
 
 

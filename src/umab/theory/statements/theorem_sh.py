@@ -11,7 +11,6 @@ import functools
 
 import numpy as np
 
-from umab.algorithms.umab_sh import UMABSh
 from umab.theory.constants import FLOOR_SHARE, GAP, growth_of_sharing, jump_of_sharing, price_of_switches
 from umab.theory.path import Precise
 from umab.theory.sharing import scaled_complexity
@@ -24,9 +23,9 @@ from umab.theory.statements.common import (
     product,
     statement,
 )
-from umab.theory.theorems import PROVED_IN, core_of
+from umab.theory.theorems import PROVED_IN, THEOREM_SH, core_of
 
-_proved = functools.partial(statement, where=PROVED_IN[UMABSh.theorem], form="as proved", of=(UMABSh.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_SH], form="as proved", of=(THEOREM_SH,))
 """Declares a statement of this proof."""
 
 

@@ -14,19 +14,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from umab.algorithms.umab_w import UMABW
 from umab.algorithms.watch import MOST_ATTENTION
 from umab.theory.constants import SHARE_WITH_BURSTS, most_bursts, most_starts
 from umab.theory.path import Precise
 from umab.theory.statements import theorem_r
 from umab.theory.statements.common import Sides, Steps, exploration_at_most_floor, only_where, plain, statement
-from umab.theory.theorems import PROVED_IN
+from umab.theory.theorems import PROVED_IN, THEOREM_W
 from umab.theory.watching import WatchedTrajectory
 
 MOST_FLOORS = np.longdouble(11) / 24
 """The sum of the floors of all arms is at most this, if there are at least two arms."""
 
-_proved = functools.partial(statement, where=PROVED_IN[UMABW.theorem], form="as proved", of=(UMABW.theorem,))
+_proved = functools.partial(statement, where=PROVED_IN[THEOREM_W], form="as proved", of=(THEOREM_W,))
 """Declares a statement of this proof."""
 
 
