@@ -25,11 +25,11 @@ def add(commands: Commands) -> None:
     )
     suiting.add_argument(
         "--group",
-        choices=("general", "changing", "heavy"),
+        choices=("general", "changing", "heavy", "service"),
         default="general",
         help="the tables: general, for losses of many kinds; changing, where the best arm changes, with the price "
-        "on the stationary tables of the general group; or heavy, for losses without a variance, where regret is by "
-        "the known means (default: general)",
+        "on the stationary tables of the general group; heavy, for losses without a variance, where regret is by the "
+        "known means; or service, for what services meet, beside rules that practitioners write (default: general)",
     )
     suiting.add_argument(
         "--policy",
@@ -57,14 +57,15 @@ def add(commands: Commands) -> None:
     suiting.add_argument(
         "--out",
         metavar="FOLDER",
-        help="where to write the report (default: report-suite, report-changing or report-heavy, by the group)",
+        help="where to write the report (default: report-suite, or report- and the group)",
     )
 
 
 def run_suite(options: argparse.Namespace) -> None:
     """Run policies on the suite and print their scores."""
     need_extra("reproduce", "umab suite")  # with what the stand-ins need
-    run = {"general": _run_general, "changing": _run_changing, "heavy": _run_heavy}[options.group]
+    runs = {"general": _run_general, "changing": _run_changing, "heavy": _run_heavy, "service": _run_service}
+    run = runs[options.group]
     with report_folder(options, f"report-{'suite' if options.group == 'general' else options.group}") as place:
         page, missing = run(options, place)
     if note := stand_in_note(missing, options.data):
@@ -134,3 +135,23 @@ def _run_heavy(options: argparse.Namespace, place: Path | None) -> tuple[Path | 
         print(*("", *heavy_page.verdicts(found), ""), sep="\n")
     print(*heavy_page.rule(numbers["halves"]), "", sep="\n")
     return page, numbers["stand_ins"]
+
+
+def _run_service(options: argparse.Namespace, place: Path | None) -> tuple[Path | None, list[str]]:
+    """Do the same with the service group, which has no public tables."""
+    from umab.research.experiments.serving import serve
+    from umab.research.report import service_page
+
+    asked = _asked(options)
+    if asked.pop("device") != "cpu":
+        raise ValueError("the service group has a table for each trial and runs on the processor, but got --device gpu")
+    for unused in ("real", "n_threads"):
+        asked.pop(unused)
+    numbers = service_page.numbers_of(
+        serve(**asked), **{each: asked[each] for each in ("n_trials", "seed", "data_seed")}
+    )
+    page = service_page.write(numbers, place, options.command) if place else None
+    for half, found in numbers["halves"].items():
+        print(as_table([(f"{half} half", *service_page.head(found)), *service_page.lines(found)], line=True))
+        print()
+    return page, []

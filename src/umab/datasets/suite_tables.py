@@ -5,8 +5,8 @@ the validation half. Both have the same kinds of losses, in tables that differ i
 seed, and what exactly happens. Every table is seeded, and names, order and contents are fixed: with a changed table it
 would be another suite.
 
-This is the general group. changing_tables.py has a second one, of tables in which the law of the losses changes, and
-heavy_tables.py a third, of losses without a variance.
+This is the general group. changing_tables.py has a second one, of tables in which the law of the losses changes,
+heavy_tables.py a third, of losses without a variance, and service_worlds.py a fourth, of what services meet.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from umab.datasets.changing_tables import CHANGING, ChangingEntry
 from umab.datasets.heavy_tables import HEAVY, HeavyEntry
 from umab.datasets.sales import other_stores, sales
 from umab.datasets.selection import selection
+from umab.datasets.service_worlds import SERVICE, ServiceEntry
 from umab.datasets.stocks import other_stocks, stocks
 from umab.datasets.suite_parts import Entry, Half, Rng, World, by_turns, drawn_losses, normal, stream, walks, waves
 from umab.datasets.synthetic import bad_losses, stochastic
@@ -32,7 +33,7 @@ from umab.tables.losses import Losses, Table
 
 __all__ = ["Entry", "Group", "Half", "entries", "suite"]
 
-Group: TypeAlias = Literal["general", "changing", "heavy"]
+Group: TypeAlias = Literal["general", "changing", "heavy", "service"]
 
 
 def suite(
@@ -51,7 +52,8 @@ def suite(
         ``"development"``, ``"validation"``, or None for both.
     group
         ``"general"`` for losses of many kinds; ``"changing"`` for tables in which the best arm or the level of all
-        arms changes, in many ways; ``"heavy"`` for losses without a variance.
+        arms changes, in many ways; ``"heavy"`` for losses without a variance; ``"service"`` for what services meet,
+        such as outages and stalls, over 10,000 rounds.
     names
         The tables to make, by default all. What the others need may be missing.
     seed
@@ -87,6 +89,10 @@ def entries(half: Half | None = None, *, group: Literal["heavy"]) -> list[HeavyE
 
 
 @overload
+def entries(half: Half | None = None, *, group: Literal["service"]) -> list[ServiceEntry]: ...
+
+
+@overload
 def entries(half: Half | None = None, *, group: Group) -> Sequence[Entry]: ...
 
 
@@ -95,7 +101,12 @@ def entries(half: Half | None = None, group: Group = "general") -> Sequence[Entr
     if half is not None:
         checks.one_of("half", half, get_args(Half))
     checks.one_of("group", group, get_args(Group))
-    known: dict[Group, Sequence[Entry]] = {"general": _GENERAL, "changing": CHANGING, "heavy": HEAVY}
+    known: dict[Group, Sequence[Entry]] = {
+        "general": _GENERAL,
+        "changing": CHANGING,
+        "heavy": HEAVY,
+        "service": SERVICE,
+    }
     return [entry for entry in known[group] if half in (None, entry.half)]
 
 

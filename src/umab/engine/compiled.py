@@ -203,6 +203,19 @@ def crediting_kernel(policy: Policy) -> Callable[..., None]:
     return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole), policy)
 
 
+@functools.cache
+def compiled_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the machine code of a function that is no part of a policy; it may allocate arrays and draw numbers."""
+    import numba
+
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    except (RuntimeError, ImportError, AttributeError):  # there is no folder for the cache
+        compiled = numba.njit(**options)(function)
+    return compiled
+
+
 def compiler_version() -> str:
     """Return the version of Numba."""
     import numba

@@ -237,7 +237,12 @@ def profile_chart(standings: Standings) -> dict[str, Any]:
 
 
 def table_chart(
-    values: Sequence[Mapping[str, Any]], policies: Sequence[str], title: str, axis: Mapping[str, str], farthest: float
+    values: Sequence[Mapping[str, Any]],
+    policies: Sequence[str],
+    title: str,
+    axis: Mapping[str, str],
+    farthest: float,
+    least: float = 0.0,
 ) -> dict[str, Any]:
     """Return the chart of one number for each table and policy: a row for each table, a point for each policy.
 
@@ -251,8 +256,8 @@ def table_chart(
         The title.
     axis
         The key of the number in `values`, and the title of its axis.
-    farthest
-        Where the axis ends; it begins with 0.
+    farthest, least
+        Where the axis ends, and where it begins.
     """
     names = list(policies)
     colour, _ = scales(names, styles_of(names))
@@ -269,7 +274,7 @@ def table_chart(
                 "field": field,
                 "type": "quantitative",
                 "title": of_axis,
-                "scale": {"domain": [0.0, farthest]},
+                "scale": {"domain": [least, farthest]},
                 "axis": {"format": "%"},
             },
             "y": {"field": "table", "type": "nominal", "sort": None, "title": None, "axis": {"grid": True}},
