@@ -194,7 +194,7 @@ def test_old_arms_keep_their_proportions_and_sums(name: str) -> None:
 @pytest.mark.parametrize("name", BANDITS)
 def test_the_fair_share_of_a_new_arm_lasts(name: str) -> None:
     """What is summed for it fits the share: when the next distribution is solved for, it is still about 1/n."""
-    learner = umab.Learner(BANDITS[name], 10, seed=0)
+    learner: umab.Learner = umab.Learner(BANDITS[name], 10, seed=0)
     noise = np.random.default_rng(0).normal(scale=0.1, size=2000)
     for t in range(2000):
         choice = learner.select()

@@ -205,7 +205,7 @@ def test_names_and_pickles_give_the_policy_back(policy: Policy) -> None:
 def test_names_of_centred_policies() -> None:
     assert umab.policy("recommended") == umab.recommended()
     with pytest.raises(TypeError, match=r"did you mean recommended\(\)\?"):
-        umab.Learner(umab.recommended, 3)  # type: ignore[arg-type]
+        umab.Learner(umab.recommended, 3)  # type: ignore[call-overload]
     assert umab.Centred(umab.UMABGA(rate=4.0)).name == "centred(umab-g-a:rate=4)"
     assert umab.Centred(umab.UMABS()) != umab.Centred(umab.UMABS(rate=1.0))
     for text, message in (

@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Set
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from umab._support import checks
 from umab.engine.layout import Buffer
 
+if TYPE_CHECKING:  # a learner without a type of its labels, as in `learner: umab.Learner`, may have any
+    import typing_extensions
+
+    L = typing_extensions.TypeVar("L", bound="Label", default=Any)
+    L_co = typing_extensions.TypeVar("L_co", bound="Label", default=Any, covariant=True)
+else:
+    L, L_co = TypeVar("L"), TypeVar("L_co", covariant=True)
+
 Label = str | int | float
 
 
-class Choice(NamedTuple):
+class Choice(NamedTuple, Generic[L_co]):
     """An arm that was drawn. Pass it to `update` with its loss; all four values survive JSON, in any language.
 
     Attributes
@@ -30,13 +38,13 @@ class Choice(NamedTuple):
         The name of this draw, which no other draw of any learner has.
     """
 
-    arm: Label
+    arm: L_co
     index: int  # type: ignore[assignment]  # a tuple has a method of this name, which nobody needs here
     probability: float
     id: str
 
 
-class Draw(NamedTuple):
+class Draw(NamedTuple, Generic[L_co]):
     """A choice with all that it takes to repeat its draw: what to log, and to pass to `replay`.
 
     All values survive JSON. A choice holds what a caller needs; a draw also holds what the learner keeps for it.
@@ -56,11 +64,11 @@ class Draw(NamedTuple):
         The time of the draw, by the learner's clock.
     """
 
-    arm: Label
+    arm: L_co
     index: int  # type: ignore[assignment]
     probability: float
     id: str
-    account: Label
+    account: L_co
     account_probability: float
     ticket: dict[str, Any] | None
     time: float
@@ -114,7 +122,7 @@ def labels_of(arms: Any) -> tuple[Label, ...]:
     return labels
 
 
-def index_by_label(labels: tuple[Label, ...]) -> dict[Label, int]:
+def index_by_label(labels: tuple[L, ...]) -> dict[L, int]:
     """Return the index of each arm."""
     return {label: index for index, label in enumerate(labels)}
 

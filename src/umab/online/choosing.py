@@ -80,7 +80,8 @@ class Attempt:
     @property
     def arm(self) -> Label:
         """The label of the arm to use."""
-        return self.choice.arm
+        arm: Label = self.choice.arm
+        return arm
 
     @property
     def seconds(self) -> float:

@@ -39,6 +39,9 @@ class Core:
 
     buffer: Buffer
     probabilities: npt.NDArray[np.float64]
+    labels: tuple[Any, ...]
+    """The labels of the arms; the learner knows of what type they are."""
+    index: dict[Any, int]
     uniforms: Uniforms
     seeded: bool
     """Whether a seed was given on purpose."""

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Generic, Literal, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from umab.errors import ForeignChoiceError
 from umab.online import advised, forks
 from umab.online.advised import AdvisedCore, start
 from umab.online.arguments import Clock, clock_of, seed_of
-from umab.online.choice import Choice, Draw, Label, checked_draw, labels_of
+from umab.online.choice import Choice, Draw, L, Label, checked_draw, labels_of
 from umab.online.core import Core
 from umab.online.counters import Counter
 from umab.online.feedback import as_loss, both_shown, refusal
@@ -35,7 +35,7 @@ from umab.online.metrics import as_text
 from umab.online.saved import read_text
 
 
-class Learner(Guarded):
+class Learner(Guarded, Generic[L]):
     """Choose among arms, learn what each choice cost, and choose better.
 
     Parameters
@@ -72,10 +72,46 @@ class Learner(Guarded):
     >>> learner.update(choice, loss=312.5)
     """
 
+    @overload
+    def __init__(
+        self: Learner[int],
+        policy: Policy | str,
+        arms: int,
+        *,
+        experts: int | Sequence[Label] | None = ...,
+        seed: int | None = ...,
+        maximize: bool = ...,
+        clock: Clock = ...,
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         policy: Policy | str,
-        arms: int | Sequence[Label] | None = None,
+        arms: Sequence[L],
+        *,
+        experts: int | Sequence[Label] | None = ...,
+        seed: int | None = ...,
+        maximize: bool = ...,
+        clock: Clock = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Learner[Any],
+        policy: Policy | str,
+        arms: Sequence[Label],
+        *,
+        experts: int | Sequence[Label] | None = ...,
+        seed: int | None = ...,
+        maximize: bool = ...,
+        clock: Clock = ...,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        policy: Policy | str,
+        arms: int | Sequence[L] | Sequence[Label] | None = None,
         *,
         experts: int | Sequence[Label] | None = None,
         seed: int | None = None,
@@ -102,15 +138,15 @@ class Learner(Guarded):
         return self._core.seeded
 
     @overload
-    def select(self, *, among: Iterable[Label] | None = None, advice: Any = None) -> Choice: ...
+    def select(self, *, among: Iterable[L] | None = None, advice: Any = None) -> Choice[L]: ...
 
     @overload
-    def select(self, k: int, *, among: Iterable[Label] | None = None, advice: Any = None) -> list[Choice]: ...
+    def select(self, k: int, *, among: Iterable[L] | None = None, advice: Any = None) -> list[Choice[L]]: ...
 
     @changing
     def select(
-        self, k: int | None = None, *, among: Iterable[Label] | None = None, advice: Any = None
-    ) -> Choice | list[Choice]:
+        self, k: int | None = None, *, among: Iterable[L] | None = None, advice: Any = None
+    ) -> Choice[L] | list[Choice[L]]:
         """Draw an arm. Selecting again before the loss is known is fine.
 
         Parameters
@@ -145,7 +181,7 @@ class Learner(Guarded):
             return core.draw(eligible)
         return [core.draw(eligible) for _ in range(n_choices)]
 
-    def _advised(self, advice: Any, among: Iterable[Label] | None) -> tuple[npt.NDArray[Any], AdvisedCore]:
+    def _advised(self, advice: Any, among: Iterable[L] | None) -> tuple[npt.NDArray[Any], AdvisedCore]:
         """Return advice, checked, and the core that draws by it."""
         core = self._core
         if not isinstance(core, AdvisedCore):
@@ -156,7 +192,7 @@ class Learner(Guarded):
             raise ValueError(f"advice must be given in every round, by {list(core.experts)}, but got none")
         return core.array_of(advice), core
 
-    def _eligible(self, among: Iterable[Label]) -> npt.NDArray[np.bool_] | None:
+    def _eligible(self, among: Iterable[L]) -> npt.NDArray[np.bool_] | None:
         """Return which arms are eligible, or None if all are."""
         if isinstance(among, (str, bytes)) or not isinstance(among, Iterable):
             raise TypeError(f"among must be a collection of labels, but got among={checks.shown(among)}")
@@ -172,7 +208,7 @@ class Learner(Guarded):
     @changing
     def update(
         self,
-        choice: Choice | Label,
+        choice: Choice[L] | L,
         loss: float | None = None,
         *,
         reward: float | None = None,
@@ -287,7 +323,7 @@ class Learner(Guarded):
         return len(learned)
 
     @changing
-    def replay(self, draw: Draw | Sequence[Any]) -> Choice:
+    def replay(self, draw: Draw[L] | Sequence[Any]) -> Choice[L]:
         """Repeat a draw that was logged, and return its choice, which is open again.
 
         Repeat all calls in their order, and a learner comes to the state of the one that wrote the log, bit for bit:
@@ -311,7 +347,7 @@ class Learner(Guarded):
         return choice
 
     @changing
-    def release(self, choice: Choice) -> Draw:
+    def release(self, choice: Choice[L]) -> Draw[L]:
         """Let go of an open choice, and return its draw, with which `settle` can learn from it at any later time.
 
         The learner no longer knows the choice: it neither saves it nor lets it expire. It is up to you to settle the
@@ -333,7 +369,7 @@ class Learner(Guarded):
         return draw
 
     @changing
-    def settle(self, draw: Draw | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
+    def settle(self, draw: Draw[L] | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
         """Learn from the loss, or the reward, of a draw that this learner, or an earlier copy of it, has released.
 
         If its account's arm is gone, the policy learns nothing; if that arm was removed and added again, it learns.
@@ -350,7 +386,7 @@ class Learner(Guarded):
         self._n_quiet = 0
 
     @changing
-    def forget(self, choice: Choice) -> None:
+    def forget(self, choice: Choice[L]) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
 
         A failure is better reported as a loss: an arm whose failures are forgotten looks good.
@@ -365,7 +401,7 @@ class Learner(Guarded):
         loss: float | None = None,
         reward: float | None = None,
         forget: bool = False,
-    ) -> list[Choice]:
+    ) -> list[Choice[L]]:
         """Close the choices whose feedback has not arrived in time, and return them.
 
         Parameters
@@ -419,7 +455,7 @@ class Learner(Guarded):
         return [choice for choice, *_ in expired]
 
     @changing
-    def set_arms(self, arms: Sequence[Label]) -> None:
+    def set_arms(self, arms: Sequence[L]) -> None:
         """Continue with these arms, in this order: one change for any difference.
 
         Arms that are not among them are removed first; then the new ones are added. A new arm starts with a fair share
@@ -431,7 +467,7 @@ class Learner(Guarded):
         self._core.change_arms(labels_of(arms))
 
     @changing
-    def add_arm(self, arm: Label) -> None:
+    def add_arm(self, arm: L) -> None:
         """Add an arm as the last one. It starts with a fair share of the draws, one in n.
 
         Changes of arms without a draw, feedback or a save between them act as one, so their order does not matter: see
@@ -440,7 +476,7 @@ class Learner(Guarded):
         self._core.change_arms(labels_of([*self._core.labels, arm]))
 
     @changing
-    def remove_arm(self, arm: Label) -> None:
+    def remove_arm(self, arm: L) -> None:
         """Remove an arm. The others share its probability in proportion, and keep what was learned about them.
 
         The arms after it move up by one. Feedback for its open choices is still accepted, and teaches nothing about it.
@@ -462,7 +498,7 @@ class Learner(Guarded):
         return self._core.policy
 
     @property
-    def arms(self) -> tuple[Label, ...]:
+    def arms(self) -> tuple[L, ...]:
         """The labels of the arms."""
         return self._core.labels
 
@@ -496,7 +532,7 @@ class Learner(Guarded):
         return self._core.maximize
 
     @property
-    def outstanding(self) -> tuple[Choice, ...]:
+    def outstanding(self) -> tuple[Choice[L], ...]:
         """The open choices, whose losses have not arrived yet, oldest first."""
         with self._lock:
             return tuple(choice for choice, *_ in self._core.open.values())
@@ -506,7 +542,7 @@ class Learner(Guarded):
         """The number of open choices."""
         return len(self._core.open)
 
-    def is_open(self, choice: Choice) -> bool:
+    def is_open(self, choice: Choice[L]) -> bool:
         """Return whether a choice is one of this learner's open choices, unchanged; takes constant time."""
         with self._lock:
             try:
@@ -515,7 +551,7 @@ class Learner(Guarded):
             except (TypeError, IndexError, KeyError, ValueError):
                 return False
 
-    def draw_of(self, choice: Choice) -> Draw:
+    def draw_of(self, choice: Choice[L]) -> Draw[L]:
         """Return an open choice with all that it takes to repeat its draw: what to log for `replay`.
 
         Call it before the arms change.
@@ -531,7 +567,7 @@ class Learner(Guarded):
         with self._lock:
             return self._core.probabilities.copy()
 
-    def counters(self) -> dict[Label, Counter]:
+    def counters(self) -> dict[L, Counter]:
         """Return what was counted for each arm: draws, feedback, open choices, and a summary of the losses or rewards.
 
         Examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from umab.online.choice import Label
+from umab.online.choice import L, Label
 from umab.online.counters import Counter
 
 
@@ -19,7 +19,7 @@ class Family(NamedTuple):
     """The value for each arm."""
 
 
-def families(counters: Mapping[Label, Counter], maximize: bool) -> Iterator[Family]:
+def families(counters: Mapping[L, Counter], maximize: bool) -> Iterator[Family]:
     """Yield the metrics of a learner."""
     word = "reward" if maximize else "loss"
     described: tuple[tuple[str, str, Literal["counter", "gauge"], str], ...] = (
@@ -50,7 +50,7 @@ def _texts(arms: Iterable[Label]) -> dict[Label, str]:
     return texts
 
 
-def as_text(counters: Mapping[Label, Counter], labels: Mapping[str, str], maximize: bool) -> str:
+def as_text(counters: Mapping[L, Counter], labels: Mapping[str, str], maximize: bool) -> str:
     """Return the metrics in the text format, version 0.0.4, with more labels beside the arm."""
     for name in labels:
         if not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii() or name == "arm":
