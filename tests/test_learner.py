@@ -25,6 +25,7 @@ import pytest
 import umab
 from helpers import at_moment, state_of, twins, without_times
 from umab.algorithms import registry
+from umab.engine import compiled
 from umab.errors import AlteredChoiceError, ChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import migrations
 from umab.online.feedback import as_loss
@@ -36,6 +37,18 @@ def played(n_rounds: int, **options: Any) -> umab.Learner:
         choice = learner.select()
         learner.update(choice, choice.index - 1.0)
     return learner
+
+
+def test_after_a_warm_up_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_kernels", {})
+    compiled.drawing_kernel.cache_clear()
+    learner = umab.Learner("umab-w", arms=5, seed=1)
+    before = learner.to_json()
+    learner.warm_up()
+    assert learner.to_json() == before
+    monkeypatch.setattr(compiled, "_machine_code", None)
+    for number in range(20):  # some of these losses are on the account of another arm
+        learner.update(learner.select(among=[0, 1]), loss=float(number))
 
 
 def test_select_and_update() -> None:

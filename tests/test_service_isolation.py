@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ import service_app
 from helpers import PATIENCE
 from postgres import needs_postgres, postgres
 from service_app import Client
+from umab.engine import compiled
 from umab_service import feedback, log, silence
 from umab_service import statements as sql
 from umab_service.durations import LONGEST, seconds_of
@@ -331,3 +334,122 @@ def test_a_refusal_that_rests_on_what_was_not_stored_is_not_given(
         200,
         409,
     ]
+
+
+# The compiler.
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Everything that is compiled from now on is compiled anew; what learners have already stays."""
+    monkeypatch.setattr(compiled, "_kernels", {})
+    compiled.drawing_kernel.cache_clear()
+    yield
+    compiled.drawing_kernel.cache_clear()
+
+
+@pytest.fixture
+def compiling(uncompiled: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Let the compiler be as slow as `released` says, and fail in the thread of the event loop."""
+    real, loop_thread = compiled._machine_code, threading.current_thread()
+    found = SimpleNamespace(begun=threading.Event(), released=threading.Event())
+
+    def slow(*arguments: Any) -> Any:
+        assert threading.current_thread() is not loop_thread, "the event loop must not compile"
+        found.begun.set()
+        assert found.released.wait(PATIENCE)
+        return real(*arguments)
+
+    monkeypatch.setattr(compiled, "_machine_code", slow)
+    yield found
+    found.released.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def look() -> None:
+        while not condition():
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(look(), PATIENCE)
+
+
+def test_while_a_policy_is_compiled_the_others_go_on(client: Client, compiling: Any) -> None:
+    compiling.released.set()
+    client.experiment("x")
+    client.decide("open", "x")
+    compiling.released.clear()
+    compiling.begun.clear()
+    service, new = client.service, {"name": "y", "arms": ["a", "b"], "policy": "banker-sftinf"}
+
+    async def asked() -> list[int]:
+        creating = [asyncio.create_task(client.reply("POST", "/v1/experiments", new)) for _ in range(2)]
+        await until(compiling.begun.is_set)
+        others = [
+            await client.reply("POST", X, {"id": "next"}),
+            await client.reply("POST", X, {"among": ["b"]}),
+            await client.reply("PUT", f"{X}/open/feedback", {"loss": 4.0}),
+            await client.reply("PUT", "/v1/experiments/x/arms/c"),
+            await client.reply("POST", "/v1/experiments", {"name": "z", "arms": ["a", "b"], "seed": 1}),
+        ]
+        for _ in range(2):  # leases are renewed meanwhile
+            if service.ownership is not None:
+                before = service.ownership._leases.until
+                await until(lambda before=before: service.ownership._leases.until > before)  # type: ignore[misc]
+        assert not any(each.done() for each in creating)
+        compiling.released.set()
+        created = [await each for each in creating]
+        return [*(each.status for each in others), *sorted(each.status for each in created)]
+
+    assert client.run(asked()) == [201, 201, 200, 201, 201, 200, 201]
+    assert service.n_failed == 0 and not service.failed
+
+
+def test_an_experiment_that_comes_while_its_policy_is_compiled_is_found(client: Client, compiling: Any) -> None:
+    asked = {"arms": ["a", "b"], "policy": "banker-sftinf"}
+
+    async def both() -> list[int]:
+        first = asyncio.create_task(client.reply("POST", "/v1/experiments", {"name": "x", **asked}))
+        await until(compiling.begun.is_set)
+        other = asyncio.create_task(client.reply("POST", "/v1/experiments", {"name": "x", **asked, "arms": ["c"]}))
+        compiling.released.set()
+        return sorted([(await first).status, (await other).status])
+
+    assert client.run(both()) == [201, 409]
+
+
+@pytest.mark.parametrize("policy", ["umab-w", "centred(umab-w)"])
+def test_the_event_loop_never_compiles(client: Client, compiling: Any, policy: str) -> None:
+    """Also not what only a loss on the account of another arm needs."""
+    compiling.released.set()
+
+    def use() -> None:
+        for number in range(20):
+            made = client.ask("POST", X, {"among": ["a", "b"]}).json
+            feedback = client.ask("PUT", f"{X}/{made['id']}/feedback", {"loss": float(number)})
+            assert feedback.json == {"state": "learned"}
+
+    def forget() -> None:
+        compiled._kernels.clear()
+        compiled.drawing_kernel.cache_clear()
+
+    client.experiment("x", arms=("a", "b", "c", "d", "e"), policy=policy)
+    use()
+    client.ask("PUT", "/v1/experiments/x/arms/f")
+    exported = client.ask("GET", "/v1/experiments/x/export").content
+    forget()
+    assert client.ask("POST", "/v1/experiments/x/import", exported).status == 200
+    use()
+    forget()
+    client.restart()
+    client.ask("GET", "/v1/experiments/x")
+    use()
+    forget()
+    before = client.service.experiments["x"]
+
+    async def read_again() -> None:
+        client.service._read_again(before)
+
+    client.run(read_again())
+    settle(client)
+    assert client.service.experiments["x"] is not before
+    use()

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("starlette")
 
+import umab
 from service_app import ADMIN, Client, Reply
-from umab_service import administration, app, bodies, feedback, reports
-from umab_service.app import MOST_BODY
+from umab.engine.layout import layout_of
+from umab_service import administration, app, bodies, feedback, maintenance, reports
+from umab_service import experiment as experiments
+from umab_service.app import MOST_BODY, MOST_IMPORTED
+from umab_service.experiment import MOST_VALUES
 from umab_service.schema import MOST_ARMS, MOST_LEVELS
 from umab_service.service import MOST_METADATA
+from umab_service.sqlite import SQLite
+from umab_service.storage import MOST_READ
 
 NEW = "POST", "/v1/experiments"
 DECIDE = "POST", "/v1/experiments/x/decisions"
@@ -237,6 +245,55 @@ def test_estimates_miss_no_event(tmp_path: Path, n_events: int) -> None:
             assert estimates["paid"] == pytest.approx((n_events + 2) / n_events)  # the latest outcome counts
 
 
+def test_large_rows_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a start, in checks and in copies; a number of rows alone is no bound of memory."""
+    read = []
+
+    class Watched:
+        def __init__(self, reader: Any) -> None:
+            self.reader = reader
+
+        def execute(self, *given: Any) -> Any:
+            found = self.reader.execute(*given).fetchall()
+            read.append(sum(len(each) for row in found for each in row if isinstance(each, bytes)))
+            waiting = iter(found)
+            return SimpleNamespace(fetchall=lambda: list(waiting), fetchone=lambda: next(waiting, None))
+
+    reader = SQLite.reader
+
+    @contextlib.contextmanager
+    def watched(storage: SQLite) -> Iterator[Any]:
+        with reader(storage) as found:
+            yield Watched(found)
+
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        sizes = [3_000_000] * 15 + [10] * 30_000 + [20_000_000, 10]
+        logged(client, "late", ({"key": "a" * size} for size in sizes))
+        before = client.ask("GET", "/v1/experiments/x/export").json
+        monkeypatch.setattr(SQLite, "reader", watched)
+        client.storage.connection.execute("DELETE FROM snapshots")
+        client.restart()
+        assert client.ask("GET", "/v1/experiments/x/export").json == before
+        bounded(read, sizes)
+        copy = SQLite(tmp_path / "copy.db")
+        copy.open()
+        read.clear()
+        maintenance.check(client.storage, print)
+        bounded(read, sizes)
+        read.clear()
+        maintenance.copy(client.storage, copy, print)
+        bounded(read, sizes)
+        assert maintenance.n_rows(copy, "events") == len(sizes) + 1
+        copy.close()
+
+
+def bounded(read: list[int], sizes: list[int]) -> None:
+    """Check how much was read at once: little, or a single event that is larger than that."""
+    assert sum(read) > sum(sizes) and max(read) < max(sizes) + 1000
+    assert max(size for size in read if size < max(sizes)) <= MOST_READ
+
+
 # Learners that are imported.
 
 
@@ -279,6 +336,52 @@ def test_a_learner_with_too_many_arms_is_refused_before_it_is_made(
     refuses(client, IMPORT, learner, f"at most {MOST_ARMS}, but it has {MOST_ARMS + 1}")
 
 
+def test_a_learner_with_a_large_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(tmp_path) as client:
+        client.experiment("x", arms=["a", "b", "c"], policy="umab-w:marks=2")
+        client.experiment("larger", arms=["a", "b", "c", "d"], policy="umab-w:marks=2")
+        larger = client.ask("GET", "/v1/experiments/larger/export").json
+        layout = layout_of(umab.policy("umab-w:marks=2"))
+        n_values = layout.state.size(3) - len(layout.state.sizes)
+        monkeypatch.setattr(experiments, "MOST_VALUES", n_values)
+        rule = f"at most {n_values} values, but that of umab-w:marks=2 for 4 arms has "
+        for request, body in (
+            (NEW, experiment(arms=["a", "b", "c", "d"], policy="umab-w:marks=2")),
+            (("PUT", "/v1/experiments/x/arms/d"), None),
+            (IMPORT, larger),
+        ):
+            reply = refuses(client, request, body, rule)
+            assert reply.json["detail"].endswith("take at most 3 arms, or a policy with a smaller state")
+        client.experiment("new", arms=["a", "b", "c"], policy="umab-w:marks=2")
+        # What is too large already, since an older version took it, may shrink and go on.
+        assert client.ask("DELETE", "/v1/experiments/larger/arms/d").status == 200
+        assert client.ask("PUT", "/v1/experiments/larger/arms/d").status == 422
+
+
+def test_every_export_can_be_imported(tmp_path: Path) -> None:
+    """Also that of the largest learner, with the longest names and the longest numbers."""
+    arms = [chr(0x1F600) * 197 + f"{k:03}" for k in range(MOST_ARMS)]
+    with Client(tmp_path) as client:
+        new = experiment(name="x", arms=arms)
+        assert client.ask(*NEW, json.dumps(new, ensure_ascii=False).encode()).status == 201
+        exported = client.ask("GET", "/v1/experiments/x/export")
+        assert client.ask(*IMPORT, exported.content).status == 200
+        learner = exported.json
+        values = n_numbers(learner["state"])
+        assert values <= MOST_VALUES < 1.02 * values  # the recommended policy may have as many arms as any
+        longest = [-1.1125369292536007e-308 for _ in range(MOST_VALUES)]
+        assert len(repr(longest[0])) == 24
+        learner["state"] = {"values": longest}
+        learner["counters"] = [[2**53] * 3 + longest[:4]] * MOST_ARMS
+        assert len(json.dumps(learner)) + 10_000 < MOST_IMPORTED  # with the names of the fields
+
+
+def n_numbers(value: Any) -> int:
+    """Return how many numbers a saved state has."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 1 if inside is None else sum(map(n_numbers, inside))
+
+
 LIMITS: dict[str, tuple[tuple[str, str], Any, str]] = {
     "a long name": (NEW, experiment(name="a" * 129), "$.name"),
     "no name": (NEW, experiment(name=""), "$.name"),
@@ -297,6 +400,11 @@ LIMITS: dict[str, tuple[tuple[str, str], Any, str]] = {
     "a policy that is code": (NEW, experiment(policy="os:system"), "must be registered"),
     "a policy that is a path": (NEW, experiment(policy="../../x.py:X"), "a policy must be one of"),
     "a policy that takes all memory": (NEW, experiment(policy="umab-w:marks=99999999999"), "at most 1024"),
+    "a policy with a huge state": (
+        NEW,
+        experiment(policy="umab-w:marks=1024", arms=[str(k) for k in range(MOST_ARMS)]),
+        f"at most {MOST_VALUES} values",
+    ),
     "a policy that sees all arms": (NEW, experiment(policy="adahedge"), "must learn from one arm"),
     "a policy that needs a horizon": (NEW, experiment(policy="exp3"), "need no horizon"),
     "a negative seed": (NEW, experiment(seed=-1), ">= 0"),

@@ -213,10 +213,13 @@ def test_a_server_commits_nothing_to_a_database_that_has_lost_what_its_learners_
             return False
         return True
 
+    async def nothing() -> None:
+        pass
+
     async def run() -> None:
         service = Service(PostgreSQL(url))
         await service.start(address="http://127.0.0.1:1")
-        await service.ownership.locate("x", create=lambda: None)  # type: ignore[union-attr]
+        await service.ownership.locate("x", create=nothing)  # type: ignore[union-attr]
         administration.create(service, NewExperiment("x", ["a", "b"]))
         await service.stored()
         assert await decided(service, "lost")

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+import umab
 from umab import Learner
 from umab_service import log
 from umab_service import statements as sql
-from umab_service.experiment import Experiment, changed, instant, settings_of, time_of
+from umab_service.experiment import Experiment, changed, check_size, instant, settings_of, time_of
 from umab_service.problems import conflict, invalid, not_found
 from umab_service.schema import MOST_ARMS, Arms, ChangedExperiment, Erased, NewExperiment, Settings, encoded
 from umab_service.service import Answer, Service
@@ -39,9 +40,25 @@ def create(service: Service, given: NewExperiment) -> Answer:
     return Answer(201, service.described(found))
 
 
+async def prepare(service: Service, given: NewExperiment) -> None:
+    """Have the policy of a new experiment compiled, so that to create it takes no time."""
+    if given.name not in service.experiments:
+        try:
+            await service.compile(settings_of(given).policy)
+        except (ValueError, TypeError) as error:
+            raise invalid(str(error)) from None
+
+
+async def check_new(service: Service, given: NewExperiment) -> None:
+    """Refuse what cannot be created."""
+    await prepare(service, given)
+    new_learner(service, given)
+
+
 def new_learner(service: Service, given: NewExperiment) -> Learner:
     """Return the learner of a new experiment; refuse what cannot be created."""
     settings = settings_of(given)
+    check_size(umab.policy(settings.policy), len(given.arms))
     try:
         return Learner(settings.policy, given.arms, seed=given.seed, maximize=given.maximize, clock=service.clock)
     except (ValueError, TypeError) as error:
@@ -76,6 +93,7 @@ def add_arm(service: Service, name: str, arm: str) -> Answer:
         return Answer(200, service.described(found))
     if len(found.learner.arms) >= MOST_ARMS:
         raise conflict(f"an experiment must have at most {MOST_ARMS} arms, but {name!r} has as many already")
+    check_size(found.learner.policy, len(found.learner.arms) + 1)
     return _set_arms(service, found, [*found.learner.arms, arm], 201)
 
 
@@ -103,7 +121,8 @@ async def imported(service: Service, name: str, content: bytes) -> Answer:
     """Go on from a learner that was saved elsewhere; its open choices stay where it was."""
     service.experiment(name)  # else there is no need to read it
     try:
-        learner = await asyncio.to_thread(_learner_in, content, service.clock)
+        async with service.one_at_a_time:
+            learner = await asyncio.to_thread(_learner_in, content, service.clock)
     except UnicodeDecodeError:
         raise invalid("a learner must be JSON in UTF-8, but got other bytes") from None
     except ValueError as error:
@@ -118,6 +137,7 @@ async def imported(service: Service, name: str, content: bytes) -> Answer:
         encoded(msgspec.convert(list(learner.arms), Arms))  # half of a surrogate pair has no UTF-8
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise invalid(f"the arms of a learner must be as those of an experiment: {error}") from None
+    check_size(learner.policy, len(learner.arms))
     with service.changing(found):
         found.learner = learner
         service.event(found, log.IMPORTED, {"learner": learner.to_json(indent=None)})
@@ -143,7 +163,9 @@ def _learner_in(content: bytes, clock: Callable[[], float]) -> Learner:
     # Which choices of other learners it has learned from: the service has no such choices, and knows its own by their
     # rows. It would be written with every snapshot and every change of arms.
     saved["ids"]["absorbed"] = {}
-    return Learner.from_json(json.dumps(saved), clock=clock)
+    learner = Learner.from_json(json.dumps(saved), clock=clock)
+    learner.warm_up()  # here, in a thread, and not later, in the event loop
+    return learner
 
 
 def erase(service: Service, name: str, before: str | None) -> Answer:

@@ -152,7 +152,7 @@ class Application:
         if name is None or (creates and not call.key.may("admin", name)):
             return await _handled(route, call)
         here = functools.partial(_handled, route, call)
-        create = functools.partial(administration.new_learner, self.service, call.body) if creates else None
+        create = functools.partial(administration.check_new, self.service, call.body) if creates else None
         return await self._relay.answered(name, asked, here, create=create, relayed=call.relayed)
 
     async def _page(self, scope: Scope, receive: Receive) -> tuple[str, Response]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, overload
 
 from msgspec import UNSET
 
 import umab
-from umab import Learner
+from umab import Learner, Policy
 from umab_service.durations import seconds_of
 from umab_service.problems import invalid
 from umab_service.schema import ChangedExperiment, NewExperiment, Settings
+
+MOST_VALUES = 210_000
+"""How many numbers the state of a learner may have: with the longest names, it can be exported and imported then."""
 
 
 @dataclass
@@ -71,6 +75,23 @@ class Row:
     """How many jobs that change it are not committed yet."""
     touched: int = 0
     """The number of the last change to it, among all changes since the start."""
+
+
+def check_size(policy: Policy, n_arms: int) -> None:
+    """Refuse a learner whose state is so large that its export could not be imported, and would stall the others."""
+    one, two = (_n_values(policy.init(n)) for n in (1, 2))
+    for_each = two - one
+    if one + (n_arms - 1) * for_each > MOST_VALUES:
+        fitting = (MOST_VALUES - one) // for_each + 1
+        raise invalid(
+            f"the state of a learner must have at most {MOST_VALUES} values, but that of {policy.name} for {n_arms} "
+            f"arms has {one + (n_arms - 1) * for_each}; take at most {fitting} arms, or a policy with a smaller state"
+        )
+
+
+def _n_values(state: Any) -> int:
+    """Return how many numbers a state has, in the vectors and states in it, too."""
+    return sum(map(_n_values, state)) if isinstance(state, Iterable) else 1
 
 
 def settings_of(given: NewExperiment) -> Settings:

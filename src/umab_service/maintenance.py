@@ -9,8 +9,8 @@ import msgspec
 
 from umab import Learner, __version__
 from umab_service import log
-from umab_service.recovery import READ_AT_ONCE, read_snapshot, replay, version_of
-from umab_service.storage import DatabaseError, Reader, Storage
+from umab_service.recovery import read_snapshot, replay, version_of
+from umab_service.storage import READ_AT_ONCE, DatabaseError, Reader, Storage, n_fitting
 
 Note = Callable[[int], None]
 """Told how many rows or events were done since the last time."""
@@ -27,6 +27,15 @@ TABLES: dict[str, tuple[tuple[str, ...], int]] = {
     "history": (("experiment", "span", "at", "draws", "open", "changed", "probabilities"), 3),
 }
 """The columns of all tables, and how many of the first ones are their key."""
+
+LARGE = {
+    "events": ("body",),
+    "snapshots": ("learner",),
+    "decisions": ("answer", "draw"),
+    "metadata": ("body",),
+    "history": ("probabilities",),
+}
+"""The columns that may be large."""
 
 
 class Checked(NamedTuple):
@@ -73,10 +82,13 @@ def _pages(reader: Reader, table: str, where: str = "", given: Sequence[Any] = (
     while True:
         after = f"({key}) > ({', '.join('?' * n_key)})" if last else ""
         conditions = " AND ".join(each for each in (where, after) if each)
-        query = f"SELECT {', '.join(columns)} FROM {table} {'WHERE ' + conditions if conditions else ''} ORDER BY {key}"
-        some = reader.execute(f"{query} LIMIT ?", (*given, *last, READ_AT_ONCE)).fetchall()
-        if not some:
+        rest = f"FROM {table} {'WHERE ' + conditions if conditions else ''} ORDER BY {key} LIMIT ?"
+        size = " + ".join(f"coalesce(length({column}), 0)" for column in LARGE.get(table, ())) or "0"
+        sizes = reader.execute(f"SELECT {size} {rest}", (*given, *last, READ_AT_ONCE)).fetchall()
+        if not sizes:
             return
+        n_rows = n_fitting(size for (size,) in sizes)
+        some = reader.execute(f"SELECT {', '.join(columns)} {rest}", (*given, *last, n_rows)).fetchall()
         yield some
         last = tuple(some[-1][:n_key])
 

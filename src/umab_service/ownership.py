@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from umab_service import statements as sql
@@ -155,7 +155,7 @@ class Ownership:
 
     # Where an experiment is.
 
-    async def locate(self, name: str, *, create: Callable[[], object] | None = None) -> str | None:
+    async def locate(self, name: str, *, create: Callable[[], Awaitable[None]] | None = None) -> str | None:
         """Return the address of the server that owns an experiment; None if it is here, in memory.
 
         With `create`, a name that does not exist is reserved here, unless that raises: what is refused must leave no
@@ -176,7 +176,7 @@ class Ownership:
         if owner is None:
             if create is None:
                 raise not_found("an experiment", name)
-            create()
+            await create()
             number = await self._leases.reserve(name)
             if number is None:
                 raise Elsewhere(name)

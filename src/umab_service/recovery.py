@@ -12,13 +12,10 @@ from umab import Learner, __version__
 from umab_service import log
 from umab_service.experiment import Experiment
 from umab_service.schema import Settings
-from umab_service.storage import DatabaseError, Reader, Storage
+from umab_service.storage import READ_AT_ONCE, DatabaseError, Reader, Storage, n_fitting
 
 MOST_CHECKED = 200_000
 """How many events are replayed at a start to check snapshots that are not needed for the start itself."""
-
-READ_AT_ONCE = 20_000
-"""How many events are in memory at a time."""
 
 logger = logging.getLogger("umab_service")
 
@@ -41,6 +38,7 @@ def recovered(storage: Storage, check: bool, only: Sequence[int] | None = None) 
             learner, n_since = replay(reader, identity, name, learner, seq, None)
             if learner is None:
                 raise DatabaseError(f"the log of the experiment {name!r} must begin with its creation, but it does not")
+            learner.warm_up()  # here, in a thread, and not later, in the event loop
             settled = msgspec.json.decode(settings, type=Settings)
             found.append(Experiment(identity, name, created, settled, learner, seq + n_since, seq, n_open))
         return found
@@ -81,10 +79,13 @@ def replay(
 ) -> tuple[Learner | None, int]:
     """Return the learner after the events from `after` to `to`, and how many they were."""
     end = "" if to is None else f" AND seq <= {to}"
-    query = f"SELECT seq, kind, body FROM events WHERE experiment = ? AND seq > ?{end} ORDER BY seq LIMIT ?"
+    rest = f"FROM events WHERE experiment = ? AND seq > ?{end} ORDER BY seq LIMIT ?"
     n_events = 0
-    while events := reader.execute(query, (experiment, after + n_events, READ_AT_ONCE)).fetchall():
-        for seq, kind, body in events:
+    while sizes := reader.execute(
+        f"SELECT length(body) {rest}", (experiment, after + n_events, READ_AT_ONCE)
+    ).fetchall():
+        some = experiment, after + n_events, n_fitting(size for (size,) in sizes)
+        for seq, kind, body in reader.execute(f"SELECT seq, kind, body {rest}", some).fetchall():
             n_events += 1
             try:
                 learner = log.replayed(learner, kind, body)

@@ -53,7 +53,7 @@ class Relay:
         asked: Asked,
         here: Callable[[], Awaitable[Response]],
         *,
-        create: Callable[[], object] | None = None,
+        create: Callable[[], Awaitable[None]] | None = None,
         relayed: bool,
     ) -> Response:
         """Return the answer to a request about an experiment: made here, or where it is.
@@ -63,10 +63,17 @@ class Relay:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + TRIES_SECONDS
+
+        async def checked() -> None:
+            nonlocal until
+            assert create is not None
+            await create()
+            until = loop.time() + TRIES_SECONDS  # that may have taken longer: a policy may have been compiled
+
         while True:
             address = None
             try:
-                address = await self._ownership.locate(name, create=create)
+                address = await self._ownership.locate(name, create=None if create is None else checked)
                 if address is None:
                     return await here()
                 if relayed:  # whoever has passed it on must look again

@@ -24,12 +24,10 @@ from umab_service.schema import (
     encoded,
 )
 from umab_service.service import Service
-from umab_service.storage import Storage
+from umab_service.storage import READ_AT_ONCE, Storage, n_fitting
 
 MOST_ROUNDS = 100_000
 """How many of the latest rounds of the log estimates are made from."""
-READ_AT_ONCE = 500
-"""How many events estimates read at a time: one of them may hold 500 rounds."""
 MOST_PAGE = 4 << 20
 """How large the events of a page may be together, in bytes."""
 
@@ -41,18 +39,12 @@ async def events(service: Service, experiment: Experiment, after: int, limit: in
 
 def _page(storage: Storage, experiment: int, after: int, limit: int) -> tuple[bytes, int]:
     """Return a page of events, which ends early if it becomes large; but it has at least one, if there is one."""
-    rest = "FROM events WHERE experiment = ? AND seq > ?"
+    rest = "FROM events WHERE experiment = ? AND seq > ? ORDER BY seq LIMIT ?"
     with storage.reader() as reader:
-        sizes = reader.execute(f"SELECT seq, length(body) {rest} ORDER BY seq LIMIT ?", (experiment, after, limit))
-        last, left = after, MOST_PAGE
-        for seq, size in sizes.fetchall():
-            left -= size
-            if left < 0 and last > after:
-                break
-            last = seq
-        rows = reader.execute(
-            f"SELECT seq, at, kind, body {rest} AND seq <= ? ORDER BY seq", (experiment, after, last)
-        ).fetchall()
+        sizes = reader.execute(f"SELECT length(body) {rest}", (experiment, after, limit)).fetchall()
+        fitting = n_fitting((size for (size,) in sizes), MOST_PAGE)
+        rows = reader.execute(f"SELECT seq, at, kind, body {rest}", (experiment, after, fitting)).fetchall()
+    last = rows[-1][0] if rows else after
     lines = (
         encoded({"seq": seq, "at": instant(at), "kind": kind, "body": _public(kind, body)}) + b"\n"
         for seq, at, kind, body in rows
@@ -81,15 +73,20 @@ def _rounds(storage: Storage, experiment: int) -> dict[str, list[Any]]:
     names: dict[str, str] = {}
     n_events = 0
     with storage.reader() as reader:
-        before, more = 2**62, True
-        while more and n_events < MOST_ROUNDS:
-            rows = reader.execute(
-                "SELECT seq, kind, body FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') "
-                "AND seq < ? ORDER BY seq DESC LIMIT ?",
-                (experiment, before, min(READ_AT_ONCE, MOST_ROUNDS - n_events)),
-            ).fetchall()
+        rest = (
+            "FROM events WHERE experiment = ? AND kind IN ('learned', 'late', 'expired') AND seq < ? "
+            "ORDER BY seq DESC LIMIT ?"
+        )
+        before = 2**62
+        while sizes := reader.execute(
+            f"SELECT length(body) {rest}", (experiment, before, min(READ_AT_ONCE, MOST_ROUNDS - n_events))
+        ).fetchall():
+            some = experiment, before, n_fitting(size for (size,) in sizes)
+            rows = reader.execute(f"SELECT seq, kind, body {rest}", some).fetchall()
+            if not rows:  # they were deleted meanwhile
+                break
             n_events += len(rows)
-            more, before = len(rows) == READ_AT_ONCE, rows[-1][0] if rows else 0
+            before = rows[-1][0]
             for _, kind, content in rows:
                 body = msgspec.json.decode(content)
                 if "key" in body:  # a late part of a sum is no outcome

@@ -91,6 +91,7 @@ async def create(call: Call) -> Response:
     """Create an experiment, if the key covers its name."""
     if not call.key.may("admin", call.body.name):
         raise Problem(403, f"the name must begin with {call.key.prefix!r} for this key, but got {call.body.name!r}")
+    await administration.prepare(call.service, call.body)
     return await _stored(call, administration.create(call.service, call.body))
 
 
@@ -242,7 +243,7 @@ async def evaluate(call: Call) -> Response:
 async def export(call: Call) -> Response:
     """Export the learner."""
     try:
-        text = call.service.experiment(call.name).learner.to_json()
+        text = call.service.experiment(call.name).learner.to_json(indent=None)
     except ValueError as error:
         raise conflict(f"a learner must be finite to be exported, but this one is not: {error}") from None
     await call.service.stored()  # what is shown is on disk

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from umab import Learner
 from umab_service import log
 from umab_service import statements as sql
 from umab_service.durations import text_of
@@ -29,6 +30,8 @@ MOST_ROWS = 50_000
 """How many of the latest decisions are kept in memory, where feedback finds them sooner than in the database."""
 MOST_ID = 140
 """How long the id of a decision may be, with its number among those that were made at once."""
+MOST_COMPILED = 1000
+"""How many policies are remembered to be compiled; for any other one, a thread looks."""
 READ_AGAIN_EVERY = 1.0
 """How often an experiment whose changes keep failing is read from the log again at most, in seconds."""
 MOST_METADATA = 4096
@@ -76,6 +79,9 @@ class Service:
         self._n_touches = 0
         self._loads: list[int] = []
         self.n_failed = 0
+        self.one_at_a_time = asyncio.Lock()
+        """Held by what keeps a thread busy for seconds, so that there is always another one for short questions."""
+        self._compiled: set[str] = set()
         self.counts = {"learned": 0, "accepted": 0, "late": 0, "expired": 0, "forgotten": 0}
         """What became of feedback and of choices since the start."""
 
@@ -408,6 +414,17 @@ class Service:
         self.next_id += 1
         return self.next_id - 1
 
+    async def compile(self, policy: str) -> None:
+        """Compile a policy in a thread, before a learner of it is made in the event loop: it may take seconds."""
+        if policy in self._compiled:
+            return
+        async with self.one_at_a_time:
+            if policy not in self._compiled:
+                await asyncio.to_thread(_compile, policy)
+                if len(self._compiled) >= MOST_COMPILED:
+                    self._compiled.clear()
+                self._compiled.add(policy)
+
     def described(self, experiment: Experiment) -> ShownExperiment:
         """Return an experiment as answers show it."""
         settings = experiment.settings
@@ -443,6 +460,10 @@ class Service:
 
 
 _UNKNOWN = object()
+
+
+def _compile(policy: str) -> None:
+    Learner(policy, arms=2).warm_up()
 
 
 def _read(storage: Storage, query: str, parameters: Sequence[Any]) -> list[Any]:

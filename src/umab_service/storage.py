@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 from importlib import resources
 from typing import Any, ClassVar, Protocol
 
 from umab_service.statements import Statement
+
+READ_AT_ONCE = 20_000
+"""How many rows are in memory at a time."""
+MOST_READ = 16 << 20
+"""How large they may be together, in bytes; a single one may be larger."""
 
 
 class DatabaseError(OSError):
@@ -105,6 +111,11 @@ class Storage(ABC):
     @abstractmethod
     def write(self, statements: Iterable[Statement]) -> None:
         """Store statements before the server starts, or without it."""
+
+
+def n_fitting(sizes: Iterable[int], most: int = MOST_READ) -> int:
+    """Return how many of the first rows can be read at once: at least one, else as many as the bound allows."""
+    return max(1, sum(1 for total in itertools.accumulate(sizes) if total <= most))
 
 
 def migrations(kind: str) -> list[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -120,10 +121,11 @@ def distributions_kernel() -> Callable[[Any, float], bool]:
 def _compile_alone(function: Any, signature: Any) -> Callable[..., Any]:
     """Return the machine code of a function that does not depend on a policy."""
     digest = digest_of((function,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
-    used = {name: _callable_when_compiled(value) for name, value in functions_in(function).items()}
-    copied = with_functions(function, used)
-    copied.__qualname__ = f"{function.__name__}.{digest[:20]}"
-    return _machine_code(copied, signature, function.__name__)
+    with _one_at_a_time:
+        used = {name: _callable_when_compiled(value) for name, value in functions_in(function).items()}
+        copied = with_functions(function, used)
+        copied.__qualname__ = f"{function.__name__}.{digest[:20]}"
+        return _machine_code(copied, signature, function.__name__)
 
 
 def _common_arguments() -> tuple[Any, ...]:
@@ -259,13 +261,17 @@ def _compile(
     made_of = Assembly.of(policy, layout_of(policy), steps, more_parts or {}, *options)
     key = template, *made_of.key
     if key not in _kernels:
-        function = FunctionType(template.__code__, made_of.names(_callable_when_compiled), template.__name__)
-        function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{made_of.digest[:20]}"
-        _kernels[key] = _machine_code(function, signature, f"the update of {type(policy).__name__}")
+        with _one_at_a_time:
+            if key not in _kernels:
+                function = FunctionType(template.__code__, made_of.names(_callable_when_compiled), template.__name__)
+                function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{made_of.digest[:20]}"
+                _kernels[key] = _machine_code(function, signature, f"the update of {type(policy).__name__}")
     return _kernels[key]
 
 
 _kernels: dict[Any, Callable[..., Any]] = {}
+_one_at_a_time = threading.RLock()
+"""Held while something is compiled; what is compiled already waits for nobody."""
 
 
 def _machine_code(function: FunctionType, signature: Any, what: str) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from umab._support import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
-from umab.engine.compiled import crediting_kernel, online_kernels
+from umab.engine.compiled import crediting_kernel, drawing_kernel, online_kernels
 from umab.engine.layout import Buffer, blank_ticket, layout_of
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
@@ -189,6 +189,12 @@ class Core:
     def _credit(self) -> Callable[..., None]:
         """The function for losses on the account of another arm, which is compiled when it is first needed."""
         return crediting_kernel(self.policy)
+
+    def warm_up(self) -> None:
+        """Compile what is otherwise compiled when it is first needed."""
+        drawing_kernel()
+        if self._tells_accounts:
+            crediting_kernel(self.policy)
 
     def settle(self, draw: Draw, index: int | None, loss: float) -> None:
         """Learn the loss of a draw that was released, if the arm of its account is there; its own arm is `index`."""

@@ -137,6 +137,14 @@ class Learner(Guarded, Generic[L]):
         self._core.part(None, keep_numbers=self._core.seeded)
         return self._core.seeded
 
+    def warm_up(self) -> None:
+        """Compile now what a later call would otherwise compile, such as the first one with `among`.
+
+        The compiler takes seconds for a policy that is not in its cache on disk. Most is compiled when a learner is
+        made; after this call, no other call of this learner waits for the compiler. Nothing about the learner changes.
+        """
+        self._core.warm_up()
+
     @overload
     def select(self, *, among: Iterable[L] | None = None, advice: Any = None) -> Choice[L]: ...
 
