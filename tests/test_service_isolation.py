@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 
 pytest.importorskip("starlette")
@@ -334,6 +335,42 @@ def test_a_refusal_that_rests_on_what_was_not_stored_is_not_given(
         200,
         409,
     ]
+
+
+@needs_postgres()
+@pytest.mark.parametrize(
+    ("failure", "known"),
+    [
+        (psycopg.errors.DiskFull, "nothing was stored"),
+        (psycopg.errors.AdminShutdown, "whether this was stored is not known"),
+        (psycopg.OperationalError, "whether this was stored is not known"),
+    ],
+)
+def test_a_503_says_that_nothing_was_stored_only_where_that_is_certain(
+    database: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: type[psycopg.Error],
+    known: str,
+) -> None:
+    """The commit is sent with all statements: a lost connection may be one that has taken it."""
+    schema = f"isolation_{next(_schemas)}"
+    monkeypatch.setattr(service_app, "url_of", lambda folder: database.url(schema))
+    with Client(tmp_path) as client:
+        client.experiment("x")
+        real = psycopg.AsyncConnection.execute
+
+        async def execute(self: Any, query: Any, *more: Any) -> Any:
+            if query == "COMMIT":
+                raise failure("host=secret is gone")
+            return await real(self, query, *more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(psycopg.AsyncConnection, "execute", execute)
+            reply = client.ask("POST", X, {})
+        assert (reply.status, reply.json["detail"].split(":")[0]) == (503, known)
+        assert "secret" not in reply.json["detail"] and "a commit failed: host=secret is gone" in caplog.text
 
 
 # The compiler.

@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from umab_service.arrays import Column, ColumnDumper
 from umab_service.leases import CONNECTION, LEASE_SECONDS, Leases
 from umab_service.statements import IN_BULK, NEW_EVENT, SET_DECISION, Statement, in_order, last_of_each
-from umab_service.storage import DatabaseError, LeaseLost, NotStored, Reader, Storage, check_version, to_run
+from umab_service.storage import DatabaseError, InDoubt, LeaseLost, NotStored, Reader, Storage, check_version, to_run
 
 MOST_READERS = 4
 """How many connections read reports, exports and the log, besides the three that each server holds."""
@@ -217,8 +217,9 @@ class PostgreSQL(Storage):
         except psycopg.errors.DivisionByZero:
             raise LeaseLost("this server has lost its lease") from None
         except psycopg.Error as error:  # it may name hosts and users, which callers need not know
-            logger.warning("a commit failed: %s", str(error).strip() or type(error).__name__)
-            raise NotStored("the database did not take it; the server's log says why") from None
+            # COMMIT is sent with the rest: if no statement was refused, it may have been done, and its answer lost.
+            refused = error.sqlstate is not None and error.sqlstate[:2] not in ("08", "57")
+            raise (NotStored if refused else InDoubt)("the database failed; the server's log says how") from error
 
     async def _rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """End a transaction that has failed. A connection that is in doubt is given up."""

@@ -21,7 +21,7 @@ from umab_service.problems import Problem, not_found, unavailable
 from umab_service.recovery import recovered
 from umab_service.schema import ShownExperiment, encoded
 from umab_service.statements import Statement
-from umab_service.storage import NotStored, Storage
+from umab_service.storage import InDoubt, NotStored, Storage
 from umab_service.writer import Writer
 
 SNAPSHOT_EVERY = 10_000
@@ -274,7 +274,8 @@ class Service:
         try:
             await self.writer.submit(jobs)
         except NotStored as error:
-            raise unavailable(f"nothing was stored: {error}") from None
+            known = "whether this was stored is not known" if isinstance(error, InDoubt) else "nothing was stored"
+            raise unavailable(f"{known}: {error}") from None
         finally:
             self._n_touches += 1  # what began to be read before the commit may be older than it
             for row in touched:

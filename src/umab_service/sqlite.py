@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from umab_service.statements import Statement, in_order
-from umab_service.storage import DatabaseError, NotStored, Reader, Storage, check_version, to_run
+from umab_service.storage import DatabaseError, InDoubt, NotStored, Reader, Storage, check_version, to_run
 
 BUSY_SECONDS = 5.0
+NOT_WRITTEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE}
+"""Errors of a commit whose last frame is not in the write-ahead log, so that it cannot come back after a crash."""
 
 
 class SQLite(Storage):
@@ -116,17 +118,19 @@ class SQLite(Storage):
 
     def commit(self, statements: Sequence[Statement]) -> None:
         """Commit at once, and wait for the disk."""
-        connection = self.connection
+        connection, ending = self.connection, False
         try:
             connection.execute("BEGIN IMMEDIATE")
             for text, rows in in_order(statements):
                 connection.executemany(text, rows)
+            ending = True
             connection.execute("COMMIT")
         except BaseException as error:  # also a number that SQLite cannot hold: the transaction is open
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error):
-                raise NotStored(str(error)) from None
+                in_doubt = ending and getattr(error, "sqlite_errorcode", None) not in NOT_WRITTEN
+                raise (InDoubt if in_doubt else NotStored)(str(error)) from None
             raise
 
     def write(self, statements: Iterable[Statement]) -> None:

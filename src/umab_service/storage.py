@@ -25,6 +25,10 @@ class NotStored(Exception):
     """A commit has failed, so that nothing of it is on disk; the message says why."""
 
 
+class InDoubt(NotStored):
+    """A commit has failed at its end: after a crash, it may turn out to be on disk."""
+
+
 class LeaseLost(NotStored):
     """The lease of this server has ended, so that others may own its experiments now."""
 
@@ -106,7 +110,10 @@ class Storage(ABC):
 
     @abstractmethod
     def commit(self, statements: Sequence[Statement]) -> Awaitable[None] | None:
-        """Store statements together, on disk when it is done; raise `NotStored` if nothing of them is stored."""
+        """Store statements together, on disk when it is done; raise `NotStored` if nothing of them is stored.
+
+        `InDoubt` if nobody knows, because the failure came when the database was told to commit.
+        """
 
     @abstractmethod
     def write(self, statements: Iterable[Statement]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from umab_service.statements import Statement
-from umab_service.storage import NotStored, Storage
+from umab_service.storage import InDoubt, NotStored, Storage
 
 LONGEST_WAIT = 0.003
 """How long a commit waits for more requests at most, in seconds."""
@@ -124,10 +124,12 @@ class Writer:
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         if not isinstance(error, NotStored):
             logger.error("a commit failed", exc_info=error)
-            error = NotStored("the commit failed; the server's log says why")
+            error = InDoubt("the commit failed; the server's log says how")
         elif time.monotonic() >= self._silent_until:  # on a full disk, every request fails
             self._silent_until = time.monotonic() + 1.0
-            logger.error("a commit failed: %s", error)
-        self._waiting = jobs + self._waiting
+            logger.error("a commit failed: %s", str(error.__cause__ or error).strip())
+        for job in jobs:
+            if not job.done.done():
+                job.done.set_exception(type(error)(str(error)))
         self.refuse(str(error))
         self._on_failure()
