@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import umab
-from helpers import same_bits
+from helpers import same_bits, state_of
 from umab.engine.interpreted import play
 
 FORMS = ("barrier", "entropy")
@@ -410,6 +410,13 @@ def test_no_probability_is_above_1_so_that_saves_can_be_read() -> None:
         learner.update(choice, 1.0)
         choice = learner.select(advice=[i % 3 for i in range(5)])
         learner.update(choice, float(choice.index) + t % 3)
+
+
+def test_advice_that_rounding_has_put_above_1_does_not_keep_a_save_from_being_read() -> None:
+    learner = umab.Learner("umab-e", 3, experts=2, seed=0)
+    choice = learner.select(advice=[[1.0 + 2.0**-52, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert state_of(learner).advised[0] > 1.0
+    umab.Learner.from_json(learner.to_json()).update(choice, 1.0)
 
 
 @pytest.mark.parametrize(

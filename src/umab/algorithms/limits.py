@@ -51,6 +51,8 @@ COUNT = Limits(0.0, 2.0**53, whole=True)
 ROUND = Limits(1.0, 2.0**53, whole=True)
 RATE = Limits(0.0, LARGEST)
 SHARE = Limits(0.0, 1.0)
+MIXTURE = Limits(0.0, 1.0 + _TOLERANCE)
+"""Sums of weights that sum to 1, or one of several numbers that do: rounding may put them above 1."""
 FLAG = Limits(0.0, 1.0, whole=True)
 WAITED = Limits(0.0, 2.0**106)
 """Sums of as many counts as there are rounds."""

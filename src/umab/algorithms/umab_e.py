@@ -10,7 +10,19 @@ from umab._support.checks import LARGEST
 from umab.algorithms.advised import Advised, SureAdvice
 from umab.algorithms.centred import centred_loss
 from umab.algorithms.expert_costs import have_agreed, mixability_gap, stability
-from umab.algorithms.limits import ANY, COUNT, DISTRIBUTION, FLAG, POSITIVE_SUMS, ROUND, SHARE, SUMS, UNIT, Limits
+from umab.algorithms.limits import (
+    ANY,
+    COUNT,
+    DISTRIBUTION,
+    FLAG,
+    MIXTURE,
+    POSITIVE_SUMS,
+    ROUND,
+    SHARE,
+    SUMS,
+    UNIT,
+    Limits,
+)
 from umab.algorithms.umab_s import CHARGE, LIMIT, rate_of
 from umab.algorithms.umab_s import exploration_rate as floor_of_umab_s
 from umab.maths import simplex
@@ -184,8 +196,8 @@ class UMABE(Advised):
     def limits(self) -> Mapping[str, Limits]:
         """Of the fields of `State`."""
         return {
-            "mixture": SHARE,
-            "advised": SHARE,
+            "mixture": MIXTURE,
+            "advised": MIXTURE,
             "weights": DISTRIBUTION,
             "loss_sums": SUMS,
             "scratch": ANY,
