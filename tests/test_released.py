@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import umab
+from helpers import state_of
 
 ARMS = ["a", "b", "c"]
 
@@ -115,6 +116,60 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match="finite"):
         learner.settle(draw, float("nan"))
     assert learner.to_json() == before
+
+
+TICKETS: dict[str, list[tuple[Any, str]]] = {
+    "banker-sftinf": [
+        (None, "'taken' is missing"),
+        ({"unit": 0.0}, "unit must be from"),
+        ({"unit": 0.75}, "unit must be from"),
+        ({"outstanding": 0.5}, "outstanding must be a whole number"),
+        ({"bound": -1.0}, "bound must be from"),
+        ({"taken": [1e308, 0.0, 0.0]}, "taken must be from"),
+        ({"taken": [0.0, float("nan"), 0.0]}, "finite"),
+        ({"taken": [[0.0], [0.0], [0.0]]}, "taken must be numbers of shape"),
+        ({"weight": "heavy"}, "as it was released"),
+    ],
+    "scb-d": [
+        ({"scale": -1.0}, "scale must be from"),
+        ({"scale": float("inf")}, "finite"),
+        ({"scale": None}, "finite"),
+        ("x", "as it was released"),
+    ],
+    "umab-s": [({"iterate": 3.0}, "iterate must be from"), ({"iterate": -0.1}, "iterate must be from")],
+    "centred(umab-s)": [({"iterate": float("nan")}, "finite")],
+}
+"""What is not the ticket of any draw, by policy, and what is said of it."""
+
+
+@pytest.mark.parametrize("arms", [ARMS, ["a", "b", "c", "d"]])
+@pytest.mark.parametrize("policy", TICKETS)
+def test_a_ticket_that_no_draw_has_is_refused_and_changes_nothing(policy: str, arms: list[str]) -> None:
+    """A draw may come from anywhere, as a saved learner may; also if the arms have changed since."""
+    learner = umab.Learner(policy, ARMS, seed=0)
+    learner.update(learner.select(), 1.0)
+    draw = learner.release(learner.select())
+    learner.set_arms(arms)
+    assert draw.ticket is not None
+    before = learner.to_json()
+    for damage, why in TICKETS[policy]:
+        ticket = {**draw.ticket, **damage} if isinstance(damage, dict) else damage
+        with pytest.raises(umab.errors.AlteredChoiceError, match=why):
+            learner.settle(draw._replace(ticket=ticket), 2.0)
+        assert learner.to_json() == before, damage
+    learner.settle(json.loads(json.dumps(draw)), 2.0)
+    assert learner.to_json() != before
+
+
+def test_a_draw_that_is_newer_than_the_learner_is_settled() -> None:
+    """Its unit is finer than the learner's, which was loaded from an older file."""
+    older = umab.Learner("banker-sftinf", ARMS, seed=0)
+    newer = umab.Learner.from_json(older.to_json())
+    newer.update(newer.select(), 1e6)
+    draw = newer.release(newer.select())
+    assert draw.ticket is not None and draw.ticket["unit"] < state_of(older).unit
+    older.settle(draw, 2.0)
+    assert older.counters()[draw.arm].updates == 1
 
 
 def test_a_learner_that_releases_is_not_told_that_feedback_is_missing() -> None:

@@ -16,6 +16,7 @@ from umab.algorithms.base import Policy
 from umab.engine.layout import Buffer, Layout, Record, blank_ticket, check_distribution
 from umab.online.choice import Label, Open, index_by_label
 from umab.online.counters import Tally
+from umab.online.saved import check_ticket
 
 Origins = Sequence[int | None]
 """For each arm, its index among the arms before the change, or None if the arm is new."""
@@ -97,7 +98,9 @@ def kept_ticket(
 ) -> Buffer | None:
     """Return the ticket of a draw that was kept elsewhere, for the arms of today; a blank one if it need not be kept.
 
-    None if it does not say for which arms it was, as those of older versions, and their number has changed.
+    None if it does not say for which arms it was, as those of older versions, and their number has changed. It comes
+    from a caller's log, so it is checked as one in a file is; but it may be newer than the state, after a restart from
+    an older file.
     """
     blank = blank_ticket(policy, layout, len(labels))
     record = layout.ticket
@@ -106,6 +109,7 @@ def kept_ticket(
     fields = dict(fields or {})
     before = fields.pop(ARMS, None)
     kept = record.pack_fields(fields)
+    check_ticket(policy, record, kept)
     if before is not None:
         if len(kept) != record.size(len(before)):
             raise ValueError(f"a ticket must have a value for each of its arms {list(before)!r}, but got {fields!r}")

@@ -203,7 +203,14 @@ class Core:
             return
         ticket: tuple[Buffer, ...] = ()
         if self.layout.ticket is not None:
-            kept = kept_ticket(self.policy, self.layout, self.labels, draw.ticket)
+            try:
+                kept = kept_ticket(self.policy, self.layout, self.labels, draw.ticket)
+            except KeyError as error:
+                raise AlteredChoiceError(
+                    f"a draw must come back as it was released, but {error} is missing in ticket={draw.ticket!r}"
+                ) from None
+            except (ValueError, TypeError) as error:
+                raise AlteredChoiceError(f"a draw must come back as it was released: {error}") from None
             if kept is None:  # what to learn depends on arms that nobody knows any more
                 return
             ticket = (kept,)

@@ -17,7 +17,7 @@ from umab._support.checks import shown
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described, from_description
 from umab.algorithms.limits import DISTRIBUTION, Limits
-from umab.engine.layout import Buffer, Layout, check_distribution
+from umab.engine.layout import Buffer, Layout, Record, check_distribution
 from umab.online.choice import Label, labels_of
 
 FORMAT = "umab.Learner"
@@ -83,14 +83,21 @@ def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffe
     return buffer
 
 
+def check_ticket(policy: Policy, record: Record, ticket: Buffer) -> None:
+    """Raise if no draw of the policy has this ticket."""
+    fields = record.fields(ticket)
+    if not np.isfinite(ticket).all():
+        raise ValueError(f"a ticket must have finite numbers, but got {shown(fields)}")
+    _check_limits(policy.ticket_limits, {name: np.asarray(each) for name, each in fields.items()}, fields)
+
+
 def check_tickets(policy: Policy, layout: Layout, buffer: Buffer, tickets: Sequence[Buffer | None]) -> None:
     """Raise if no run of the policy leaves this state with these tickets of open choices."""
     found = []
     if layout.ticket is not None:
         for ticket in tickets:
             if ticket is not None:
-                fields = layout.ticket.fields(ticket)
-                _check_limits(policy.ticket_limits, {name: np.asarray(each) for name, each in fields.items()}, fields)
+                check_ticket(policy, layout.ticket, ticket)
                 found.append(layout.ticket.unpack(ticket))
     wrong = policy.fault(layout.unpack(buffer), found)
     if wrong is not None:
