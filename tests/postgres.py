@@ -11,7 +11,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -84,6 +85,10 @@ class Postgres:
         with psycopg.connect(base, autocommit=True) as connection:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         return f"{base}&options={quote(f'-c search_path={schema}')}"
+
+    def urls(self) -> Callable[[Path], str]:
+        """Return what gives each folder a schema of its own, in place of `service_app.url_of`."""
+        return functools.cache(lambda folder: self.url(f"t{uuid.uuid4().hex}"))
 
 
 @contextlib.contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -31,10 +29,4 @@ def database() -> Iterator[Postgres]:
 @pytest.fixture(autouse=True)
 def on_postgres(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every client use a schema of its own, which belongs to its folder."""
-    schemas = dict[Path, str]()
-
-    def url_of(folder: Path) -> str:
-        schemas.setdefault(folder, f"t{uuid.uuid4().hex}")
-        return database.url(schemas[folder])
-
-    monkeypatch.setattr(service_app, "url_of", url_of)
+    monkeypatch.setattr(service_app, "url_of", database.urls())
