@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from umab._support import checks
-from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.known_range import ExponentialWeights, gain
 from umab.algorithms.limits import RATE, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
@@ -34,7 +34,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXP3(KnownHorizon):
+class EXP3(ExponentialWeights):
     """EXP3, for losses in a known range [low, high].
 
     With the gain x = (high − ℓ)/(high − low) of the arm k that was drawn, its weight is multiplied by exp(γ x/(n p_k)),
@@ -70,8 +70,6 @@ class EXP3(KnownHorizon):
     """
 
     gamma: float | None = None
-
-    link = staticmethod(simplex.entropy_link)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -138,8 +136,8 @@ class EXP3(KnownHorizon):
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Learn from one loss."""
         n_arms = len(state.probabilities)
-        gain = (parameters.high - loss) / (parameters.high - parameters.low)
-        state.log_weights[arm] -= parameters.gamma / n_arms * importance_weighted(gain, probability)
+        x = gain(loss, parameters.low, parameters.high)
+        state.log_weights[arm] -= parameters.gamma / n_arms * importance_weighted(x, probability)
         origin = state.origin
         if state.log_weights[arm] > origin - _LARGEST_LOG:
             # All other weights stay as they are, so one exponential is enough.

@@ -1,27 +1,16 @@
 """EXP3-IX, with implicit exploration, for losses in a known range."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from umab.algorithms.known_range import KnownRange, Range
-from umab.algorithms.limits import ROUND, SUMS, Limits
+from umab.algorithms.known_range import Range, Summed, SummedLosses, scaled
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
-from umab.maths.simplex import Vector, softmin
-
-
-class State(NamedTuple):
-    """What EXP3-IX knows; losses are scaled to run from 0 for `low` to 1 for `high`."""
-
-    probabilities: Vector  # p_t
-    loss_sums: Vector  # Σ û_s
-    round: float  # t
+from umab.maths.simplex import softmin
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXP3IX(KnownRange):
+class EXP3IX(SummedLosses):
     """EXP3-IX, for losses in a known range [low, high]; without a horizon.
 
     With u = (ℓ − low)/(high − low), p_t = softmin(η_t Σ_s û_s), û_s = u_s/(p_{s,k} + γ_s) for the arm k that was drawn,
@@ -58,36 +47,20 @@ class EXP3IX(KnownRange):
         """As published."""
         return "(high − low) √(nT ln n), w.h.p."
 
-    def init(self, n_arms: int) -> State:
-        """Return the uniform distribution."""
-        return State(
-            probabilities=simplex.uniform(n_arms),
-            loss_sums=[0.0] * n_arms,
-            round=1.0,
-        )
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """Of the fields of `State`."""
-        return {
-            "loss_sums": SUMS,
-            "round": ROUND,
-        }
-
-    def rates(self, state: State) -> dict[str, float]:
+    def rates(self, state: Summed) -> dict[str, float]:
         """Return η."""
         return {"η": learning_rate(len(state.probabilities), state.round)}
 
     @staticmethod
-    def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Range, state: Summed, arm: int, loss: float, probability: float) -> Summed:
         """Learn from one loss."""
         n_arms = len(state.probabilities)
         bias = 0.5 * learning_rate(n_arms, state.round)
-        scaled = (loss - parameters.low) / (parameters.high - parameters.low)
-        state.loss_sums[arm] += importance_weighted(scaled, probability + bias)
+        u = scaled(loss, parameters.low, parameters.high)
+        state.loss_sums[arm] += importance_weighted(u, probability + bias)
         t = state.round + 1.0
         softmin(state.loss_sums, learning_rate(n_arms, t), state.probabilities)
-        return State(
+        return Summed(
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
             round=t,

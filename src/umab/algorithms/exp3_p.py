@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from umab._support import checks
-from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.known_range import ExponentialWeights, gain
 from umab.algorithms.limits import DISTRIBUTION, SUMS, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
@@ -31,7 +31,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXP3P(KnownHorizon):
+class EXP3P(ExponentialWeights):
     """EXP3.P, for losses in a known range [low, high].
 
     With the gain x = (high − ℓ)/(high − low) of the arm that was drawn, x̂ = x/p for it and 0 for the others, the
@@ -67,8 +67,6 @@ class EXP3P(KnownHorizon):
     """
 
     delta: float = 0.01
-
-    link = staticmethod(simplex.entropy_link)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -107,19 +105,15 @@ class EXP3P(KnownHorizon):
             high=self.high,
         )
 
-    def solved(self, state: State) -> Vector:
-        """Return the weights, which sum to 1."""
-        return state.weights
-
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Learn from one loss. The drawn arm's bonus uses its probability at the draw, all others their current one."""
         n_arms = len(state.probabilities)
         step = parameters.gamma / (3.0 * n_arms)
-        gain = (parameters.high - loss) / (parameters.high - parameters.low)
+        x = gain(loss, parameters.low, parameters.high)
         for k in range(n_arms):
             if k == arm:
-                state.log_weights[k] -= step * importance_weighted(gain + parameters.bonus, probability)
+                state.log_weights[k] -= step * importance_weighted(x + parameters.bonus, probability)
             else:
                 state.log_weights[k] -= step * importance_weighted(parameters.bonus, state.probabilities[k])
         softmin(state.log_weights, 1.0, state.weights)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from umab._support import checks
-from umab.algorithms.known_range import KnownHorizon
+from umab.algorithms.known_range import ExponentialWeights, gain
 from umab.algorithms.limits import DISTRIBUTION, Limits
 from umab.maths import simplex
 from umab.maths.numerics import importance_weighted
@@ -30,7 +30,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXP3S(KnownHorizon):
+class EXP3S(ExponentialWeights):
     """EXP3.S, for losses in a known range [low, high] and a best arm that changes.
 
     With the gain x = (high − ℓ)/(high − low) of the arm that was drawn, and x̂ = x/p for it and 0 for the others, the
@@ -68,8 +68,6 @@ class EXP3S(KnownHorizon):
 
     segments: int = 1
 
-    link = staticmethod(simplex.entropy_link)
-
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
@@ -102,18 +100,14 @@ class EXP3S(KnownHorizon):
             high=self.high,
         )
 
-    def solved(self, state: State) -> Vector:
-        """Return the weights, which sum to 1."""
-        return state.weights
-
     @staticmethod
     def update(parameters: Parameters, state: State, arm: int, loss: float, probability: float) -> State:
         """Learn from one loss. Weights are divided by their sum in every round, so that none overflows."""
         n_arms = len(state.probabilities)
-        gain = (parameters.high - loss) / (parameters.high - parameters.low)
+        x = gain(loss, parameters.low, parameters.high)
         # No arm is drawn with a probability below γ/n, so the exponent is at most 1, except for an arm that was forced
         # or a loss that comes after arms were removed.
-        exponent = min(1.0, parameters.gamma / n_arms * importance_weighted(gain, probability))
+        exponent = min(1.0, parameters.gamma / n_arms * importance_weighted(x, probability))
         state.weights[arm] *= math.exp(exponent)
         for k in range(n_arms):
             state.weights[k] += parameters.shared

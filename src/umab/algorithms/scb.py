@@ -24,7 +24,36 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCB(Policy):
+class ScaleClipping(Policy):
+    """What SCB and SCB-IX share: losses are clipped to a scale that grows with them, and moved up by it."""
+
+    scale_free: ClassVar[bool] = True
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return State(
+            probabilities=simplex.uniform(n_arms),
+            iterate=simplex.uniform(n_arms),
+            loss_sums=[0.0] * n_arms,
+            scale=0.0,
+            unit=FINEST_UNIT,
+            round=1.0,
+        )
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Of the fields of `State`."""
+        return {
+            "iterate": DISTRIBUTION,
+            "loss_sums": SUMS,
+            "scale": Limits(0.0, 2.0),
+            "unit": UNIT,
+            "round": ROUND,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCB(ScaleClipping):
     """SCB, for losses of any size and sign; strictly scale-free.
 
     Losses are clipped to [−C, C] and moved up by C, so that estimates (clip(ℓ) + C)/q_k are never negative; C becomes
@@ -53,36 +82,12 @@ class SCB(Policy):
     array([0.3398, 0.3398, 0.3205])
     """
 
-    scale_free: ClassVar[bool] = True
-
     link = staticmethod(simplex.tsallis_link)
 
     @property
     def guarantee(self) -> str:
         """As published."""
         return "ℓ∞ √(nT)"
-
-    def init(self, n_arms: int) -> State:
-        """Return the uniform distribution, with nothing summed yet."""
-        return State(
-            probabilities=simplex.uniform(n_arms),
-            iterate=simplex.uniform(n_arms),
-            loss_sums=[0.0] * n_arms,
-            scale=0.0,
-            unit=FINEST_UNIT,
-            round=1.0,
-        )
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """Of the fields of `State`."""
-        return {
-            "iterate": DISTRIBUTION,
-            "loss_sums": SUMS,
-            "scale": Limits(0.0, 2.0),
-            "unit": UNIT,
-            "round": ROUND,
-        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""
@@ -99,15 +104,7 @@ class SCB(Policy):
         t = state.round + 1.0
         if scale > 0.0:
             tsallis(state.loss_sums, 1.0 / (4.0 * scale * math.sqrt(t)), state.iterate)
-        mix(state.iterate, exploration_share(n_arms, t), state.probabilities)
-        return State(
-            probabilities=state.probabilities,
-            iterate=state.iterate,
-            loss_sums=state.loss_sums,
-            scale=scale,
-            unit=unit,
-            round=t,
-        )
+        return explored(state, exploration_share(n_arms, t), scale, unit, t)
 
 
 def add_clipped(state: State, arm: int, loss: float, probability: float) -> tuple[float, float]:
@@ -116,8 +113,26 @@ def add_clipped(state: State, arm: int, loss: float, probability: float) -> tupl
     rescale(state.loss_sums, shrink)
     scaled = loss * unit
     scale = state.scale * shrink
-    state.loss_sums[arm] += importance_weighted(max(-scale, min(scale, scaled)) + scale, probability)
+    state.loss_sums[arm] += importance_weighted(clipped(scaled, scale), probability)
     return (2.0 * abs(scaled) if abs(scaled) > scale else scale), unit
+
+
+def clipped(loss: float, scale: float) -> float:
+    """Return a loss, clipped to [−C, C] and moved up by C."""
+    return max(-scale, min(scale, loss)) + scale
+
+
+def explored(state: State, share: float, scale: float, unit: float, t: float) -> State:
+    """Return the state for round t, with this share of exploration mixed into the iterate."""
+    mix(state.iterate, share, state.probabilities)
+    return State(
+        probabilities=state.probabilities,
+        iterate=state.iterate,
+        loss_sums=state.loss_sums,
+        scale=scale,
+        unit=unit,
+        round=t,
+    )
 
 
 def exploration_share(n_arms: int, t: float) -> float:

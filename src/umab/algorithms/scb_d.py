@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.limits import COUNT, DISTRIBUTION, RATE, ROUND, SUMS, UNIT, WAITED, Limits
-from umab.algorithms.scb import exploration_share
+from umab.algorithms.scb import clipped, exploration_share
 from umab.algorithms.tsallis_inf_d import entropy_weight
 from umab.maths import simplex
 from umab.maths.hybrid import hybrid
@@ -154,8 +154,7 @@ class SCBD(Policy):
         unit, shrink = fit_unit(state.unit, largest)
         rescale(state.loss_sums, shrink)
         limit = ticket.scale * unit
-        clipped = max(-limit, min(limit, loss * unit))
-        state.loss_sums[arm] += importance_weighted(clipped + limit, probability)
+        state.loss_sums[arm] += importance_weighted(clipped(loss * unit, limit), probability)
         return solved(
             state,
             scale=max(state.scale, largest),

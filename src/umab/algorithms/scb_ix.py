@@ -1,19 +1,16 @@
 """SCB-IX, scale-clipping with implicit exploration: bounds that hold with high probability."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.base import NoParameters
 from umab.algorithms.exp3_ix import learning_rate
-from umab.algorithms.limits import DISTRIBUTION, ROUND, SUMS, UNIT, Limits
-from umab.algorithms.scb import SCB, State, add_clipped
-from umab.maths.simplex import entropy_link, mix, softmin
+from umab.algorithms.scb import ScaleClipping, State, add_clipped, explored
+from umab.maths.simplex import entropy_link, softmin
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCBIX(Policy):
+class SCBIX(ScaleClipping):
     """SCB-IX, for losses of any size and sign; strictly scale-free, with a bound that holds with high probability.
 
     As `SCB`, with the entropy in place of the Tsallis regularizer, η_t = √(ln n/(nt))/C and β_t = √(n ln n/(n ln n +
@@ -37,29 +34,12 @@ class SCBIX(Policy):
     array([0.3376, 0.3376, 0.3248])
     """
 
-    scale_free: ClassVar[bool] = True
-
     link = staticmethod(entropy_link)
 
     @property
     def guarantee(self) -> str:
         """As published."""
         return "ℓ∞ √(nT ln n), w.h.p."
-
-    def init(self, n_arms: int) -> State:
-        """Return the uniform distribution, with nothing summed yet."""
-        return SCB().init(n_arms)
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """Of the fields of `State`."""
-        return {
-            "iterate": DISTRIBUTION,
-            "loss_sums": SUMS,
-            "scale": Limits(0.0, 2.0),
-            "unit": UNIT,
-            "round": ROUND,
-        }
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""
@@ -79,15 +59,7 @@ class SCBIX(Policy):
         t = state.round + 1.0
         if scale > 0.0:
             softmin(state.loss_sums, learning_rate(n_arms, t) / scale, state.iterate)
-        mix(state.iterate, exploration_share(n_arms, t), state.probabilities)
-        return State(
-            probabilities=state.probabilities,
-            iterate=state.iterate,
-            loss_sums=state.loss_sums,
-            scale=scale,
-            unit=unit,
-            round=t,
-        )
+        return explored(state, exploration_share(n_arms, t), scale, unit, t)
 
 
 def exploration_share(n_arms: int, t: float) -> float:

@@ -1,18 +1,15 @@
 """Tsallis-INF, best of both worlds, for losses in a known range."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from umab.algorithms.exp3_ix import EXP3IX, State
-from umab.algorithms.known_range import KnownRange, Range
-from umab.algorithms.limits import ROUND, SUMS, Limits
+from umab.algorithms.known_range import Range, Summed, SummedLosses, scaled
 from umab.maths.numerics import importance_weighted
 from umab.maths.simplex import tsallis, tsallis_link
 
 
 @dataclass(frozen=True, kw_only=True)
-class TsallisINF(KnownRange):
+class TsallisINF(SummedLosses):
     """Tsallis-INF with importance weighting, for losses in a known range [low, high]; without a horizon.
 
     With u = (ℓ − low)/(high − low) and û = u/p_k for the arm k that was drawn,
@@ -53,30 +50,18 @@ class TsallisINF(KnownRange):
         """As published."""
         return "(high − low) √(nT); ln T if stochastic"
 
-    def init(self, n_arms: int) -> State:
-        """Return the uniform distribution."""
-        return EXP3IX(low=self.low, high=self.high).init(n_arms)
-
-    @property
-    def limits(self) -> Mapping[str, Limits]:
-        """Of the fields of `State`."""
-        return {
-            "loss_sums": SUMS,
-            "round": ROUND,
-        }
-
-    def rates(self, state: State) -> dict[str, float]:
+    def rates(self, state: Summed) -> dict[str, float]:
         """Return η."""
         return {"η": 2.0 / math.sqrt(state.round)}
 
     @staticmethod
-    def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
+    def update(parameters: Range, state: Summed, arm: int, loss: float, probability: float) -> Summed:
         """Learn from one loss."""
-        scaled = (loss - parameters.low) / (parameters.high - parameters.low)
-        state.loss_sums[arm] += importance_weighted(scaled, probability)
+        u = scaled(loss, parameters.low, parameters.high)
+        state.loss_sums[arm] += importance_weighted(u, probability)
         t = state.round + 1.0
         tsallis(state.loss_sums, 1.0 / math.sqrt(t), state.probabilities)
-        return State(
+        return Summed(
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
             round=t,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from umab.algorithms.known_range import KnownRange, Range
+from umab.algorithms.known_range import KnownRange, Range, scaled
 from umab.algorithms.limits import COUNT, ROUND, SUMS, WAITED, Limits
 from umab.maths import simplex
 from umab.maths.hybrid import hybrid
@@ -102,8 +102,8 @@ class TsallisINFD(KnownRange):
     @staticmethod
     def update(parameters: Range, state: State, arm: int, loss: float, probability: float) -> State:
         """Learn from one loss and solve for the next distribution."""
-        scaled = (loss - parameters.low) / (parameters.high - parameters.low)
-        state.loss_sums[arm] += importance_weighted(scaled, probability)
+        u = scaled(loss, parameters.low, parameters.high)
+        state.loss_sums[arm] += importance_weighted(u, probability)
         after = State(
             probabilities=state.probabilities,
             loss_sums=state.loss_sums,
