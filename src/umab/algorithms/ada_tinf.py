@@ -39,7 +39,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaTINF(Policy):
+class AdaTINF(Policy[State, Parameters]):
     """AdaTINF, for losses with heavy tails of which nothing is known.
 
     It is OptTINF with a scale λ = 2^J, which starts from 1 and grows when the losses have cost too much:

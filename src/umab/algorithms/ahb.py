@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AHB(Policy):
+class AHB(Policy[State, NoParameters]):
     """AHB, for losses of any size, sign and offset.
 
     Every arm is played once, and the mean C of the n losses centres all that follow: with payoffs y = −ℓ,

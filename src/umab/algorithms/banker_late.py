@@ -52,7 +52,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateBanker(Policy):
+class LateBanker(Policy[State, Parameters]):
     """What both policies share: the bank, in the form that needs memory for the arms and the open draws only.
 
     The published bank keeps a dual point and savings for each round. For these regularizers, a dual point times its

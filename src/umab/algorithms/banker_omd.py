@@ -40,7 +40,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BankerOMD(Policy):
+class BankerOMD(Policy[State, Parameters]):
     """Banker-OMD (Banker-SFLBINF), for losses of any size and sign.
 
     Without late feedback, the bank of the published algorithm is log-barrier FTRL with weight σ_t, which needs memory

@@ -77,7 +77,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, cast, get_type_hints
 
 from umab._support.checks import LARGEST
 from umab.algorithms.limits import Limits
@@ -118,12 +118,30 @@ def naming() -> Naming:
     return _naming[0]
 
 
+class HasProbabilities(Protocol):
+    """A state: it holds the distribution from which the next arm is drawn."""
+
+    @property
+    def probabilities(self) -> Vector:
+        """The distribution."""
+
+
+if TYPE_CHECKING:  # a policy without types, as in `policy: umab.Policy`, may have any
+    import typing_extensions
+
+    S = typing_extensions.TypeVar("S", bound=HasProbabilities, default=Any)
+    P = typing_extensions.TypeVar("P", default=Any)
+else:
+    S, P = TypeVar("S"), TypeVar("P")
+F = TypeVar("F")
+
+
 class NoParameters(NamedTuple):
     """The parameters of a policy that has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy(ABC):
+class Policy(ABC, Generic[S, P]):
     """A bandit algorithm with its parameters; the docstring of this module is the contract."""
 
     scale_free: ClassVar[bool] = False
@@ -145,20 +163,20 @@ class Policy(ABC):
     """What to use when a loss is outside `loss_range`; it ends the message."""
 
     @abstractmethod
-    def init(self, n_arms: int) -> Any:
+    def init(self, n_arms: int) -> S:
         """Return the state before the first round, with a list for each vector."""
 
-    def parameters_for(self, n_arms: int) -> Any:
+    def parameters_for(self, n_arms: int) -> P:
         """Return the parameters that are passed to the compiled functions."""
-        return NoParameters()
+        return cast(P, NoParameters())
 
     @staticmethod
     @abstractmethod
-    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: P, state: S, arm: int, loss: float, probability: float) -> S:
         """Return the state after `arm`, drawn with `probability`, cost `loss`."""
 
     @staticmethod
-    def selected(parameters: Any, state: Any, arm: int) -> Any:
+    def selected(parameters: P, state: S, arm: int) -> S:
         """Return the state after `arm` was drawn and before its loss is known."""
         return state
 
@@ -174,11 +192,11 @@ class Policy(ABC):
         return None
 
     @staticmethod
-    def remember(parameters: Any, state: Any, arm: int, ticket: Any) -> Any:
+    def remember(parameters: P, state: S, arm: int, ticket: Any) -> Any:
         """Return the ticket of a draw of `arm`."""
         return ticket
 
-    def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
+    def resized(self, state: S, arms: Sequence[int | None]) -> S:
         """Return `state` for other arms, each given as the index of an old arm, or as None if it is new.
 
         A new arm gets a fair share of every distribution, 1/n. Its sums are the ones that would have given it that
@@ -219,11 +237,11 @@ class Policy(ABC):
         """The same for the fields of tickets."""
         return {}
 
-    def fault(self, state: Any, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: S, tickets: Sequence[Any]) -> str | None:
         """Return what is wrong with a state or the tickets of its open choices, all within their limits, or None."""
         return None
 
-    def solved(self, state: Any) -> Vector:
+    def solved(self, state: S) -> Vector:
         """Return the distribution that follows from the sums of `state`, before exploration is added."""
         found: Vector = getattr(state, "iterate", state.probabilities)
         return found
@@ -238,11 +256,11 @@ class Policy(ABC):
         """The order of the regret bound, in short; empty if none is known."""
         return ""
 
-    def changes(self, state: Any) -> list[Change]:
+    def changes(self, state: S) -> list[Change]:
         """Return the latest changes of the losses that the policy has noticed; a policy that watches for none, none."""
         return []
 
-    def rates(self, state: Any) -> dict[str, float]:
+    def rates(self, state: S) -> dict[str, float]:
         """Return the learning and exploration rates in `state`, by name. The laws test that they never grow."""
         return {}
 
@@ -306,7 +324,7 @@ class Policy(ABC):
             object.__setattr__(self, name, value)
 
 
-def _field_by_field(resize: Callable[..., Any], first: Any, *others: Any) -> Any:
+def _field_by_field(resize: Callable[..., Any], first: F, *others: F) -> F:
     """Return a NamedTuple whose fields are made by `resize`, from the type of a field and its value in each tuple."""
     parts = {}
     for name, kind in get_type_hints(type(first), include_extras=True).items():

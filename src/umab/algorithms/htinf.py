@@ -32,7 +32,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HTINF(Policy):
+class HTINF(Policy[State, Parameters]):
     """HTINF, for losses with heavy tails; with α = 2 and σ = 1, OptTINF.
 
     It follows the regularized leader with a Tsallis entropy, on estimates ℓ̂_{t,k} = ℓ_t / q_{t,k} of the drawn arm k:

@@ -24,7 +24,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaleClipping(Policy):
+class ScaleClipping(Policy[State, NoParameters]):
     """What SCB and SCB-IX share: losses are clipped to a scale that grows with them, and moved up by it."""
 
     scale_free: ClassVar[bool] = True

@@ -35,7 +35,7 @@ class Ticket(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCBD(Policy):
+class SCBD(Policy[State, NoParameters]):
     """SCB-D, for losses of any size and sign that arrive late; strictly scale-free, anytime.
 
     As `SCB`, losses are clipped to [−C, C] and moved up by C, where C is the size of the largest loss that has arrived.

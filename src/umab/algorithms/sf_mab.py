@@ -37,7 +37,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SFMAB(Policy):
+class SFMAB(Policy[State, Parameters]):
     """SF-MAB, for losses of any size and sign; with adaptive exploration, SF-MAB-A.
 
     It follows the regularized leader with a log-barrier on estimates ℓ̂_{t,k} = ℓ_t / p'_{t,k} and mixes in uniform

@@ -46,7 +46,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtraExploration(Policy):
+class ExtraExploration(Policy[State, Parameters]):
     """What UMAB-G and UMAB-G-A share: all but the rates of the extra exploration that they can have."""
 
     exploration: str

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABNN(Policy):
+class UMABNN(Policy[State, NoParameters]):
     """UMAB-NN, for losses of any size that are never negative: times, errors, costs.
 
     It has no parameters and needs neither a range nor a horizon, and units do not matter: seconds or milliseconds give

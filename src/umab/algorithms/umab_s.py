@@ -65,7 +65,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABS(Policy):
+class UMABS(Policy[State, Parameters]):
     """UMAB-S, for losses of any size and sign; strictly scale-free, anytime.
 
     `umab.recommended(changing=False)` is this policy on centred losses, and `UMABW` is built from it. It follows

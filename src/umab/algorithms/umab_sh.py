@@ -36,7 +36,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABSh(Policy):
+class UMABSh(Policy[State, Parameters]):
     """UMAB-Sh, for losses of any size and sign whose best arm changes; strictly scale-free, anytime.
 
     Exponential weights w_t with a fixed share: in every round, a part of the weight that falls with time goes to all

@@ -102,7 +102,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABW(Policy):
+class UMABW(Policy[State, Parameters]):
     """UMAB-W ("watch"), for losses of any size, sign and offset in a world that may change; strictly scale-free.
 
     It is UMAB-S on losses minus their level (see `umab.LocallyCentred`), with three additions.

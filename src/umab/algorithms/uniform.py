@@ -15,7 +15,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Uniform(Policy):
+class Uniform(Policy[State, NoParameters]):
     """Draw every arm with the same probability in every round.
 
     Guarantee
