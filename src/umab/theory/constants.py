@@ -33,12 +33,12 @@ def growth(policy: UMABS, n_arms: int) -> Any:
     return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
 
 
-def jumps(policy: UMABS, n_arms: int, rarest: Any, share: Any = SHARE) -> Any:
+def jumps(policy: UMABS, n_arms: int, rarest: Any, share: np.longdouble = SHARE) -> Any:
     """Return 2·share·cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
     return 2 * share * np.longdouble(policy.rate) * n_arms + rarest
 
 
-def clipping(share: Any = SHARE) -> Any:
+def clipping(share: np.longdouble = SHARE) -> np.longdouble:
     """Return share/(gK): how many times L⁻ is clipped from the losses seen at most, each times 1 − p'_{t,k}."""
     return share / (LIMIT * CHARGE)
 

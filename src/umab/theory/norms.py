@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from umab.maths.level import FIRST
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.levels import predictions
+from umab.theory.path import Precise
 
 
 class Norms(NamedTuple):
@@ -16,17 +18,17 @@ class Norms(NamedTuple):
 
     n_arms: int
     n_rounds: int
-    largest: Any
+    largest: np.longdouble
     """ℓ∞, the size of the largest loss."""
-    most_negative: Any
+    most_negative: np.longdouble
     """ℓ⁻∞, the size of the most negative loss; 0 if there is none."""
-    sum_of_sizes: Any
+    sum_of_sizes: np.longdouble
     """Σ_t ‖ℓ_t‖∞."""
-    sum_of_squares: Any
+    sum_of_squares: np.longdouble
     """Σ_t ‖ℓ_t‖²∞."""
-    sum_of_1_norms: Any
+    sum_of_1_norms: np.longdouble
     """Σ_t ‖ℓ_t‖₁."""
-    sum_of_2_norms: Any
+    sum_of_2_norms: np.longdouble
     """Σ_t ‖ℓ_t‖²₂."""
 
     @classmethod
@@ -50,13 +52,13 @@ class Norms(NamedTuple):
 class Sizes(NamedTuple):
     """What the bound of UMAB-S depends on: the sizes of its losses."""
 
-    largest: Any
+    largest: np.longdouble
     """L, the size of the largest loss."""
-    most_negative: Any
+    most_negative: np.longdouble
     """L⁻, the size of the most negative loss; 0 if there is none."""
-    sum_of_squares: Any
+    sum_of_squares: np.longdouble
     """Σ_t ‖ℓ_t‖²∞."""
-    spread: Any
+    spread: np.longdouble
     """D, the largest difference of two arms in one round."""
 
     @classmethod
@@ -66,7 +68,7 @@ class Sizes(NamedTuple):
         return cls._of_rounds(-low, high, high - low)
 
     @classmethod
-    def centred(cls, losses: Losses, *, local: bool = False, among: Any = None) -> Sizes:
+    def centred(cls, losses: Losses, *, local: bool = False, among: npt.NDArray[np.bool_] | None = None) -> Sizes:
         """Return bounds on the sizes of ℓ_t − b_t from round 2 on, whatever arms are drawn.
 
         As b_t is a mean of one loss from each round before, it lies between the mean of their smallest losses and the
@@ -79,7 +81,7 @@ class Sizes(NamedTuple):
         return cls._of_rounds(most - low[1:], high[1:] - least, high - low)
 
     @classmethod
-    def _of_rounds(cls, below: Any, above: Any, spreads: Any) -> Sizes:
+    def _of_rounds(cls, below: Precise, above: Precise, spreads: Precise) -> Sizes:
         """Return the sizes of losses that are at most `below` under 0 and at most `above` over it."""
         nothing = np.longdouble(0)
         sizes = np.maximum(below, above)
@@ -89,9 +91,9 @@ class Sizes(NamedTuple):
 class Squares(NamedTuple):
     """What the bound of UMAB-Sh depends on: the squares of the losses of each round."""
 
-    total: Any
+    total: Precise
     """V_t = Σ_k ℓ²_{t,k}."""
-    largest: Any
+    largest: Precise
     """‖ℓ_t‖²∞."""
 
     @classmethod
@@ -101,7 +103,7 @@ class Squares(NamedTuple):
         return cls(squares.sum(axis=1), squares.max(axis=1))
 
     @classmethod
-    def centred(cls, losses: Losses, *, local: bool = False, among: Any = None) -> Squares:
+    def centred(cls, losses: Losses, *, local: bool = False, among: npt.NDArray[np.bool_] | None = None) -> Squares:
         """Return bounds on the squares of ℓ_t − b_t, whatever arms are drawn; 0 in round 1, which teaches nothing.
 
         They are convex in b_t, so they are largest at an end of the interval in which it lies; see `Sizes.centred`.
@@ -118,7 +120,7 @@ class Squares(NamedTuple):
         )
 
 
-def _centres(low: Any, high: Any, local: bool) -> tuple[Any, Any]:
+def _centres(low: Precise, high: Precise, local: bool) -> tuple[Precise, Precise]:
     """Return the smallest and the largest mean of one loss from each round before, from round 2 on.
 
     If `local`, a moving mean counts too, from the round on in which the level may be one.
@@ -132,7 +134,7 @@ def _centres(low: Any, high: Any, local: bool) -> tuple[Any, Any]:
     return least, most
 
 
-def _ends(losses: Losses, among: Any = None) -> tuple[Any, Any]:
+def _ends(losses: Losses, among: npt.NDArray[np.bool_] | None = None) -> tuple[Precise, Precise]:
     """Return the smallest and the largest loss of each round among some arms, or all, in long doubles."""
     refuse_away(losses, "a bound")
     table = losses.table.astype(np.longdouble)
