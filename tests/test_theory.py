@@ -597,8 +597,8 @@ def test_the_sizes_of_centred_losses_hold_for_all_arms() -> None:
     assert float(seen.max()) == pytest.approx(float(sizes.largest))
     assert float((seen.max(axis=0) ** 2).sum()) == pytest.approx(float(sizes.sum_of_squares))
     assert float(sizes.spread) == pytest.approx(np.ptp(losses.table, axis=1).max())
-    assert tuple(Sizes.centred(umab.Losses.of([[1.0, 3.0]]))) == (0.0, 0.0, 0.0, 2.0)
-    assert tuple(Sizes.of(umab.Losses.of([[1.0, 3.0], [-2.0, 0.0]]))) == (3.0, 2.0, 13.0, 2.0)
+    np.testing.assert_array_equal(Sizes.centred(umab.Losses.of([[1.0, 3.0]])), (0.0, 0.0, 0.0, 2.0))
+    np.testing.assert_array_equal(Sizes.of(umab.Losses.of([[1.0, 3.0], [-2.0, 0.0]])), (3.0, 2.0, 13.0, 2.0))
     assert Sizes.of(umab.Losses.of([[1.0, 3.0]])).most_negative == 0.0
 
 
