@@ -261,6 +261,12 @@ def test_what_is_killed_half_way_leaves_no_database(
         assert found.returncode == -signal.SIGKILL
         assert not target.exists()
         assert run("check", "--database", f"sqlite:///{target}") == 2
+        (left,) = tmp_path.glob(".target.db.*.tmp")
+        if when != "before it has its name":  # else it is complete
+            actions = (["check", "--database"], ["migrate", "--database"], ["move", "--to", "sqlite:///x", "--from"])
+            for use in actions:
+                assert run(*use, f"sqlite:///{left}") == 2
+                assert "stopped before its end: make it again" in capsys.readouterr().err
         assert run(*arguments) == 0, capsys.readouterr().err  # what is left does not stop the next one
     with open_storage(url) as one, open_storage(f"sqlite:///{target}") as other:
         assert rows(one) == rows(other)
@@ -330,6 +336,23 @@ def test_a_file_that_is_in_use_under_another_name_is_not_read_as_if_nobody_wrote
         with read_only(str(folder)):
             assert run("check", "--database", f"sqlite:///{folder / 'other.db'}") == 2
             assert "one process at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("link", ["hard", "symbolic"])
+def test_a_running_database_is_read_only_under_the_name_where_its_newest_changes_are(
+    tmp_path: Path, link: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "folder" / "other.db"
+    other.parent.mkdir()
+    backup = ["backup", "--database", f"sqlite:///{other}", str(tmp_path / "saved.db")]
+    with running(tmp_path / "umab.db"):
+        getattr(other, {"hard": "hardlink_to", "symbolic": "symlink_to"}[link])(tmp_path / "umab.db")
+        for action in (["check", "--database", f"sqlite:///{other}"], backup):
+            assert run(*action) == (2 if link == "hard" else 0)
+            assert ("under the name under which it is in use" in capsys.readouterr().err) == (link == "hard")
+        assert run("check", "--database", f"sqlite:///{tmp_path / 'umab.db'}") == 0
+    if link == "hard":  # the server has stopped
+        assert run(*backup) == 0
 
 
 # Checks.

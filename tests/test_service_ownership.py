@@ -35,7 +35,7 @@ from umab_service.peers import PATH, Asked, Away, Told
 from umab_service.postgres import PostgreSQL
 from umab_service.relay import Relay
 from umab_service.service import Service
-from umab_service.storage import DatabaseError, LeaseLost
+from umab_service.storage import DatabaseError, LeaseLost, NotStored
 from umab_service.writer import Writer
 
 pytestmark = needs_postgres()
@@ -188,6 +188,29 @@ def test_a_commit_to_an_experiment_that_the_server_does_not_own_fails(url: str) 
             assert "x" in second.service.experiments and "x" not in first.service.experiments
             assert (await first.decide("y", "d")).status_code == 201
             assert await owner(first, "y") == first.service.storage.server, "the lease must stay"
+
+    run_soon(run())
+
+
+def test_a_creation_whose_commit_fails_leaves_no_name_reserved(url: str) -> None:
+    async def run() -> None:
+        async with servers(url) as (first, second):
+            await first.create("kept")
+            commit = first.service.storage.commit
+
+            async def failing(statements: Any) -> None:
+                raise NotStored("as on a full disk")
+
+            first.service.storage.commit = failing  # type: ignore[method-assign]
+            new = {"name": "x", "arms": ["a", "b"]}
+            assert (await first.ask("POST", "/v1/experiments", new)).status_code == 503
+            first.service.storage.commit = commit  # type: ignore[method-assign]
+            await first.recovered()
+            names = await first.ownership._leases.ask("SELECT name FROM experiments")
+            assert names == [("kept",)]
+            assert (await second.ask("POST", "/v1/experiments", new)).status_code == 201
+            assert await owner(first, "x") == second.service.storage.server
+            assert (await first.decide("kept", "d")).status_code == 201
 
     run_soon(run())
 

@@ -173,6 +173,10 @@ class Leases:
         """Let go of names that were reserved by servers that are gone, and never became experiments."""
         await self.ask("DELETE FROM experiments WHERE owner IS NULL AND settings IS NULL")
 
+    async def release_reserved(self) -> None:
+        """Let go of names that this server has reserved, while nothing of it is on its way to the database."""
+        await self.ask("DELETE FROM experiments WHERE owner = %s AND settings IS NULL", (self.me,))
+
     async def claim(self, most: int, name: str | None = None) -> list[int]:
         """Own experiments that nobody owns, or a name that is only reserved; return their numbers."""
         only = "AND settings IS NOT NULL" if name is None else "AND name = %(name)s"

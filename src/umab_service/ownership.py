@@ -59,11 +59,12 @@ class Ownership:
         To renew a lease waits for a commit that is still on its way, so that what is read next has it.
         """
         self._service.forget_experiments()
-        self._reserved.clear()
         if await self._leases.renew():
+            await self._leases.release_reserved()
             await self._storage.reconnect()
         else:
             await self._storage.start(self._address)
+        self._reserved.clear()  # last: a request may have come back with a number that is gone now
 
     async def announce(self, address: str) -> None:
         """Tell other servers where this one is, now that it answers."""

@@ -11,11 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from umab_service.statements import Statement, in_order
-from umab_service.storage import DatabaseError, InDoubt, NotStored, Reader, Storage, check_version, to_run
+from umab_service.storage import (
+    UNFINISHED,
+    DatabaseError,
+    InDoubt,
+    NotStored,
+    Reader,
+    Storage,
+    check_version,
+    migrations,
+    to_run,
+)
 
 BUSY_SECONDS = 5.0
 NOT_WRITTEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR_WRITE}
 """Errors of a commit whose last frame is not in the write-ahead log, so that it cannot come back after a crash."""
+
+
+class InUse(DatabaseError):
+    """Another process uses the database."""
 
 
 class SQLite(Storage):
@@ -37,6 +51,8 @@ class SQLite(Storage):
     def open(self, *, to_write: bool = True) -> None:
         """Open the file; to write, it is made if it is not there."""
         self._sealed = not to_write and is_sealed(self.path)
+        if not to_write and not self._sealed:
+            check_name(self.path)
         self.connection = connect(self.path, readonly=not to_write, sealed=self._sealed)
         try:
             if self._sealed:  # so that it is not written meanwhile, under another name
@@ -54,9 +70,14 @@ class SQLite(Storage):
         self.connection.close()
         self._held.close()
 
+    def begin_copy(self) -> None:
+        """Have the file refused by everybody until it is made whole."""
+        self.connection.execute(f"PRAGMA user_version = {UNFINISHED}")
+
     def make_whole(self) -> None:
         """Leave one file that has everything, and needs no write-ahead log beside it to be read."""
         try:
+            self.connection.execute(f"PRAGMA user_version = {len(migrations('sqlite'))}")
             (mode,) = self.connection.execute("PRAGMA journal_mode = DELETE").fetchone()
         except sqlite3.Error as error:
             mode = error
@@ -205,6 +226,29 @@ def name_locked(path: Path) -> contextlib.AbstractContextManager[None]:
     return _held(lock_of(path), path)
 
 
+def check_name(path: Path) -> None:
+    """Refuse a database that a server has opened under another name, such as a hard link or a mount.
+
+    Its newest commits are in the write-ahead log beside that name, where nobody who comes by this name finds them.
+    """
+    if _is_held(path) and not _is_held(lock_of(path)):
+        raise DatabaseError(
+            f"a database that is in use must be read under the name under which it is in use, but {str(path)!r} is "
+            "another one, such as a hard link or a mount: its newest changes are not beside it"
+        )
+
+
+def _is_held(file: Path) -> bool:
+    """Whether somebody holds a file of a database alone. Ask before it is opened: see `_held`."""
+    try:
+        with _held(file, file, shared=True):
+            return False
+    except InUse:
+        return True
+    except DatabaseError:  # it is not there, or may not be read
+        return False
+
+
 def lock_of(path: Path) -> Path:
     """Return the lock file of a database; where a symbolic link leads to the database, it is beside the database."""
     path = path.resolve()
@@ -229,7 +273,7 @@ def _held(file: Path, path: Path, *, shared: bool = False) -> Iterator[None]:
             if not os.path.samestat(os.fstat(descriptor), os.stat(file)):
                 raise BlockingIOError  # whoever had it has put another file in its place
         except (BlockingIOError, FileNotFoundError):
-            raise DatabaseError(
+            raise InUse(
                 f"a database must be used by one process at a time, but another one uses {str(path)!r}"
             ) from None
         except OSError as error:

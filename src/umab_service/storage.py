@@ -16,6 +16,9 @@ READ_AT_ONCE = 20_000
 MOST_READ = 16 << 20
 """How large they may be together, in bytes; a single one may be larger."""
 
+UNFINISHED = -1
+"""The version of a copy that is not complete."""
+
 
 class DatabaseError(OSError):
     """The database cannot be used; the message says why."""
@@ -135,6 +138,10 @@ def migrations(kind: str) -> list[str]:
 def to_run(kind: str, version: int) -> list[tuple[int, str]]:
     """Return the migrations that a database still needs; refuse one that a newer server has written."""
     known = migrations(kind)
+    if version == UNFINISHED:
+        raise DatabaseError(
+            "a database must be complete, but this one is a copy that was stopped before its end: make it again"
+        )
     if version > len(known):
         raise DatabaseError(
             f"the database must be of version {len(known)} or older, but it is of version {version}: a newer server "

@@ -152,6 +152,7 @@ def _new_file(path: Path) -> Iterator[Storage]:
                 )
             target.open()
             try:
+                target.begin_copy()
                 yield target
                 target.make_whole()
             finally:
