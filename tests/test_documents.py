@@ -322,7 +322,7 @@ def test_what_people_call_has_an_example(called: object) -> None:
 def test_the_algorithm_of_the_page_on_extending_works_as_promised(somewhere: Path) -> None:
     with run_page("docs/extending.md", in_full=False) as example:
         line = blocks("docs/extending.md", "text")[-1].strip().removesuffix(",")
-        for name, policy in eval("{" + line + "}", vars(example)).items():
+        for name, policy in eval("{" + line + "}", {**vars(example), "Record": umab.Record}).items():
             assert name in umab.policies()  # the page has registered it
             umab.register(name, policy)
         policy = umab.policy("epsilon-greedy:epsilon=0.2")
