@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from umab import offpolicy
 from umab.algorithms.names import as_policy
-from umab.engine.compiled import delayed_simulation_kernel
+from umab.engine.compiled import simulation_kernel
 from umab.engine.layout import blank_ticket, layout_of
+from umab.engine.loops import N_LINKS, Record, Rings
+from umab.engine.loops import Table as Rounds
 
 N_ROUNDS, N_ARMS, N_LOGS = 2_000, 3, 1_000
 FIRST_SEED = 10_000
@@ -68,27 +70,19 @@ def player(name: str) -> Callable[[Table, int], dict[str, Any]]:
     so keeps all probabilities.
     """
     policy = as_policy(name).for_horizon(N_ROUNDS)
-    layout, kernel = layout_of(policy), delayed_simulation_kernel(policy)
+    layout, kernel = layout_of(policy), simulation_kernel(policy, "late")
     start, blank = layout.start(policy, N_ARMS), blank_ticket(policy, layout, N_ARMS)
 
     def play(losses: Table, seed: int) -> dict[str, Any]:
-        arms, probabilities = np.empty((1, N_ROUNDS), np.int32), np.empty((1, N_ROUNDS))
-        kernel(
-            start[None].copy(),
-            np.tile(blank, (1, N_ROUNDS + 1, 1)),
-            np.random.default_rng([seed, 1]).random((1, N_ROUNDS)),
-            losses,
-            losses,
-            np.zeros(N_ROUNDS),
-            False,
-            np.zeros(1),
-            np.empty((1, N_ROUNDS)),
-            arms,
-            0,
-            np.zeros((1, N_ROUNDS, 1), np.int64),
-            probabilities,
-            np.full((1, 4, N_ROUNDS), -1),
+        rings = Rings.of(1, blank, np.zeros((1, N_ROUNDS, 1), np.int64))._replace(
+            probabilities=np.empty((1, N_ROUNDS)),
+            links=np.full((1, N_LINKS, N_ROUNDS), -1),
+            tickets=np.empty((1, N_ROUNDS, len(blank))),
         )
+        record = Record.of(np.zeros((1, 1)), N_ROUNDS)
+        uniforms = np.random.default_rng([seed, 1]).random((1, N_ROUNDS))
+        kernel(start[None].copy(), uniforms, Rounds.of(losses, losses, np.zeros(N_ROUNDS)), rings, record)
+        arms, probabilities = record.arms, rings.probabilities
         seen = losses[np.arange(N_ROUNDS), arms[0]]
         return {"arm": arms[0].tolist(), "probability": probabilities[0].tolist(), "loss": seen.tolist()}
 

@@ -17,6 +17,8 @@ from benchmarks import inlined, simple
 from umab.algorithms.base import Policy
 from umab.engine.compiled import simulation_kernel
 from umab.engine.layout import layout_of
+from umab.engine.loops import Record, Rings
+from umab.engine.loops import Table as Rounds
 
 N_TRIALS, N_ROUNDS = 32, 1258
 INLINED: dict[str, Callable[..., None]] = {
@@ -93,16 +95,16 @@ def generic(
 ) -> Contender:
     """Return the compiled loop of umab."""
     n_trials, n_rounds = uniforms.shape
-    regret, arms = np.zeros((n_trials, n_rounds)), np.zeros((n_trials, n_rounds), dtype=np.int32)
-    kernel = kernel_of(policy)
+    kernel, table = kernel_of(policy), Rounds.of(losses, costs, best)
+    rings = Rings.of(n_trials, np.empty(0), np.zeros((1, n_rounds, 1), dtype=np.int64))
+    record = Record.of(np.zeros((n_trials, 1)), n_rounds)
     start = layout_of(policy).start(policy, losses.shape[1])
-    rooms = np.empty((n_trials, 2, 0))
 
     def run() -> None:
-        buffers, totals = np.tile(start, (n_trials, 1)), np.zeros(n_trials)
-        kernel(buffers, rooms, uniforms, losses, costs, best, False, totals, regret, arms)
+        record.spent[:] = 0.0
+        kernel(np.tile(start, (n_trials, 1)), uniforms, table, rings, record)
 
-    return Contender(run, regret, arms)
+    return Contender(run, record.regret, record.arms)
 
 
 def _inlined(loop: Callable[..., None], losses: Table, costs: Table, best: Table, uniforms: Table) -> Contender:

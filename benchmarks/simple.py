@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
-
-import numba.types as nb
 
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_g import UMABGA
-from umab.engine import compiled
-from umab.engine.kernels import charge, distribution, learn, load, load_parameters, note, store  # names left open
+from umab.engine import compiled, loops
 from umab.numerics import FLOOR
-from umab.simplex import Vector, draw, likeliest, reciprocal_sums, scaled_gaps, smallest
+from umab.simplex import Vector, likeliest, reciprocal_sums, scaled_gaps, smallest
 
 
 def log_barrier(loss_sums: Vector, rate: float, p: Vector) -> int:
@@ -47,34 +43,5 @@ class SimpleUMABGA(UMABGA):
 
 
 def simulation_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the simple loop, compiled for policies of this type."""
-    return compiled._compile(_run, nb.void(*compiled._common_arguments()), policy)
-
-
-def _run(
-    buffers: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-) -> None:
-    n_rounds, n_arms = losses.shape
-    for trial in range(buffers.shape[0]):
-        parameters, state = load_parameters(buffers[trial]), load(buffers[trial], n_arms)
-        total = totals[trial]
-        for t in range(n_rounds):
-            (probabilities,) = distribution(state)
-            arm = draw(probabilities, uniforms[trial, t])
-            total = charge(total, probabilities, costs, t, arm, expected)
-            arms[trial, t] = arm
-            regret[trial, t] = total - best[t]
-            probability = probabilities[arm]
-            state = note(parameters, state, arm, rooms[trial, 0], rooms[trial, 1])
-            state = learn(parameters, state, arm, losses, t, probability, rooms[trial, 0])
-        totals[trial] = total
-        store(state, buffers[trial])
+    """Return the loop that plays one trial after the other, compiled for policies of this type."""
+    return compiled.compiled_loop(loops.run, policy, "plain")

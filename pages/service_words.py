@@ -327,7 +327,8 @@ EVENTS = {
     "learned": "`decision`, its `draw`, the `value` of the feedback, `at` if it was given, and whether it was `late`",
     "accepted": "a part of a sum: the same with its `key`",
     "late": "feedback that came after the wait, and was not learned",
-    "expired": "waits that ended: `learned` has triples of an id, a draw and a value; `forgotten` has ids",
+    "expired": "waits that ended: `learned` has triples of an id, a draw and a value; `forgotten` has pairs of an id "
+    "and a draw",
     "arms": "the arms, after some were added or removed",
     "changed": "the settings, after some were changed",
     "imported": "a learner was imported",

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import umab
-from umab.engine import gpu
+from umab.engine import gpu, loops
 
 CAPABILITY = 9, 0
 
 
-def compiled(cuda: Any, policy: umab.Policy, kind: str, n_arms: int = 3) -> str:
+def compiled(cuda: Any, policy: umab.Policy, kind: Any, n_arms: int = 3) -> str:
     """Return the code of the kernel of a policy."""
     from numba import types
 
@@ -25,14 +25,15 @@ def compiled(cuda: Any, policy: umab.Policy, kind: str, n_arms: int = 3) -> str:
     def whole(n: int, order: str) -> Any:
         return types.Array(types.int64, n, order)
 
-    of_trials = floats(2, "F"), whole(2, "F"), whole(1, "C")
-    tables = floats(3, "C"), floats(3, "C"), floats(2, "C"), types.int64, types.int64, types.boolean
-    found = floats(1, "C"), floats(2, "C"), types.Array(types.uint8, 2, "C")
-    if kind == "plain":
-        signature = types.void(*of_trials, floats(1, "C"), *tables, *found)
-    else:
-        rings = whole(3, "C"), floats(2, "F"), whole(3, "F")
-        signature = types.void(*of_trials, floats(3, "F"), *tables, *found, *rings)
+    advice = whole(3, "C")
+    there = types.Array(types.boolean, 3, "C")
+    parts = {
+        loops.Table: (floats(3, "C"), floats(3, "C"), there, floats(3, "C"), advice, types.int64, types.boolean),
+        loops.Rings: (whole(3, "C"), floats(2, "F"), whole(3, "F"), floats(3, "F"), floats(1, "C")),
+        loops.Record: (floats(2, "C"), floats(2, "C"), types.Array(types.uint8, 2, "C")),
+    }
+    named = [types.NamedTuple(kinds, made) for made, kinds in parts.items()]
+    signature = types.void(floats(2, "F"), whole(2, "F"), whole(1, "C"), *named, types.int64, types.int64)
     function = gpu.kernel_of(policy, n_arms, kind).function(cuda)
     text, _ = cuda.compile(function, signature, device=False, abi="numba", cc=CAPABILITY, output="ptx")
     return str(text)

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 import umab
 from helpers import POLICIES, same_bits, some_mask, state_of
 from umab.algorithms.base import Policy
-from umab.engine.compiled import simulation_kernel_among
+from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
 from umab.engine.layout import blank_ticket, layout_of
+from umab.engine.loops import Record, Rings, Table
 from umab.engine.streams import stream
 from umab.maths.eligible import draw_among
 from umab.online.eligible import draw_among as compiled_draw_among
@@ -57,16 +58,12 @@ def state_of_kernel(policy: Policy, losses: Array, mask: Mask, late: Any) -> Any
     """Return the state in which the compiled loop leaves trial 0."""
     layout, (n_rounds, n_arms) = layout_of(policy), losses.shape
     delays = np.broadcast_to(late, (n_rounds, n_arms) if np.ndim(late) == 2 else n_rounds).reshape(1, n_rounds, -1)
-    delays = np.ascontiguousarray(delays)
-    n_open = int(delays.max()) + 1
     buffers = layout.start(policy, n_arms).reshape(1, -1)
-    rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open + 1, 1))
+    rings = Rings.of(1, blank_ticket(policy, layout, n_arms), delays)
     uniforms = np.random.Generator(stream(0, 0)).random((1, n_rounds + int((~mask.all(axis=1)).sum())))
-    blank, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
-    table = np.ascontiguousarray(losses)
-    given = buffers, rooms, uniforms, table, table, mask, np.zeros(losses.shape), False, np.zeros((1, n_arms))
-    ring = np.zeros((1, n_open)), np.full((1, 5, n_open), -1)
-    simulation_kernel_among(policy)(*given, blank, arms, 0, delays, *ring)
+    table = Table.of(losses, losses, np.zeros(losses.shape), there=mask)
+    record = Record.of(np.zeros((1, n_arms)), n_rounds)
+    simulation_kernel(policy, "among")(buffers, uniforms, table, rings, record)
     return layout.unpack(buffers[0])
 
 

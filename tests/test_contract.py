@@ -12,13 +12,14 @@ import pytest
 
 import umab
 from helpers import same_bits, state_of, without_times
-from toys import Capped, LastEight, ScaleAtDraw, TwoMinds
+from toys import Capped, LastEight, Patient, ScaleAtDraw, TwoMinds
 from umab.algorithms import registry
 from umab.algorithms.base import Policy
 from umab.engine import compiled
-from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
+from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
-from umab.engine.layout import layout_of
+from umab.engine.layout import blank_ticket, layout_of
+from umab.engine.loops import Record, Rings, Table
 from umab.research.experiments.experiment import comparison
 from umab.simplex import Vector
 from umab.testing import Array, check_policy
@@ -27,6 +28,8 @@ TOYS: dict[str, Policy] = {
     "ticket": ScaleAtDraw(),
     "rows": LastEight(),
     "fixed vector": TwoMinds(),
+    "ticket, credited and closed": Patient(),
+    "wrapper around all three": Capped(Patient()),
     "wrapper around a ticket": Capped(ScaleAtDraw(rate=2.0)),
     "wrapper around a note": Capped(umab.AHB()),
     "wrapper around a wrapper": Capped(umab.recommended(), limit=2.0),
@@ -34,6 +37,8 @@ TOYS: dict[str, Policy] = {
 each_toy = pytest.mark.parametrize("policy", TOYS.values(), ids=TOYS.keys())
 LOSSES = np.random.default_rng(3).normal([0.0, 0.5, 1.0], 1.0, size=(120, 3)) * 3.0
 BY_ARM = np.arange(360).reshape(120, 3) * 7 % 30
+NEVER = np.where(BY_ARM % 4 == 1, -1, BY_ARM)
+THERE = BY_ARM % 3 < 2
 
 
 @pytest.mark.parametrize("kind", ["ticket", "rows", "fixed vector", "wrapper around a wrapper"])
@@ -42,12 +47,108 @@ def test_a_toy_keeps_the_contract_in_every_runtime(kind: str) -> None:
 
 
 @each_toy
-@pytest.mark.parametrize("delays", [None, 0, 9, lambda random, n: random.integers(0, 30, n), BY_ARM])
+@pytest.mark.parametrize("delays", [None, 0, 9, lambda random, n: random.integers(-1, 30, n), BY_ARM, NEVER])
 def test_simulate_and_plain_python_agree_bit_for_bit(policy: Policy, delays: object) -> None:
     result = umab.simulate(policy, LOSSES, n_trials=3, seed=5, delays=delays)
     for trial in range(3):
         arms = [round.arm for round in play(policy, LOSSES, seed=5, trial=trial, delays=delays)]
         assert arms == result.arms[trial].tolist()
+
+
+@pytest.mark.parametrize("policy", [Patient(), Capped(Patient()), umab.UMABW(), ScaleAtDraw()])
+@pytest.mark.parametrize("delays", [None, NEVER])
+def test_they_agree_where_arms_are_away(policy: Policy, delays: object) -> None:
+    result = umab.simulate(policy, LOSSES, n_trials=3, seed=5, delays=delays, eligible=THERE)
+    for trial in range(3):
+        rounds = play(policy, LOSSES, seed=5, trial=trial, delays=delays, eligible=THERE)
+        assert [round.arm for round in rounds] == result.arms[trial].tolist()
+
+
+@pytest.mark.parametrize("policy", [Patient(), Capped(Patient())])
+@pytest.mark.parametrize("released", [False, True])
+@pytest.mark.parametrize("away", [False, True])
+def test_a_learner_closes_draws_as_a_simulation_does(policy: Policy, released: bool, away: bool) -> None:
+    """Kept open or released, saved in between, or replayed from a log: all come to the state of plain Python."""
+    learner, again = (umab.Learner(policy, 3, seed=5) for _ in range(2))
+    due: dict[int, list[Any]] = {}
+    for t, round in enumerate(play(policy, LOSSES, seed=5, delays=NEVER, eligible=THERE if away else None)):
+        among = np.flatnonzero(THERE[t]).tolist() if away else None
+        choice = learner.select(among=among)
+        assert choice.index == round.arm
+        delay = int(NEVER[t, choice.index])
+        draw = json.loads(json.dumps(learner.draw_of(choice)))
+        own = again.replay(draw)
+        if released:
+            learner.release(choice), again.release(own)
+        due.setdefault(t + max(delay, 0), []).append((delay, choice, own, draw, float(LOSSES[t, choice.index])))
+        for late, its_choice, its_own, its_draw, loss in due.pop(t, []):
+            for each, known in ((learner, its_choice), (again, its_own)):
+                if late < 0:
+                    each.forget(umab.Draw(*its_draw) if released else known)
+                elif released:
+                    each.settle(its_draw, loss)
+                else:
+                    each.update(known, loss)
+        if t % 25 == 7:
+            learner = umab.Learner.from_json(learner.to_json(), policy=policy)
+        assert state_of(learner) == state_of(again) == round.state
+
+
+def test_a_draw_is_closed_when_it_is_forgotten_or_expires_and_not_when_it_is_released() -> None:
+    learner = umab.Learner(Patient(), ["a"], seed=0)
+    first, second, third = learner.select(3)
+    draw = learner.release(first)
+    assert state_of(learner).given_up == [0.0] and state_of(learner).n_open == [3.0]
+    learner.forget(second)
+    assert state_of(learner).given_up == [2.0 + 1.0]  # its number and its probability
+    learner.expire(after=0, loss=1.0)
+    assert state_of(learner).given_up == [3.0] and state_of(learner).n_open == [1.0]
+    learner.forget(draw)
+    assert state_of(learner).given_up == [3.0 + 1.0 + 1.0] and state_of(learner).n_open == [0.0]
+    learner.settle(draw, loss=1.0)  # a closed draw may be settled all the same
+    assert state_of(learner).n_open == [-1.0]
+    learner.select()
+    assert len(learner.expire(after=0, forget=True)) == 1
+    assert state_of(learner).given_up == [5.0 + 4.0 + 1.0]
+    with pytest.raises(umab.errors.ClosedChoiceError):
+        learner.forget(third)
+
+
+def test_closing_a_draw_of_an_arm_that_is_gone_tells_nobody() -> None:
+    learner = umab.Learner(Patient(), ["a", "b"], seed=0)
+    choice, other = learner.select(), learner.release(learner.select())
+    learner.set_arms(["c"])
+    before = state_of(learner)
+    learner.forget(choice)
+    learner.forget(other)
+    assert state_of(learner) == before and learner.n_open == 0
+
+
+def test_closing_a_draw_ends_a_change_of_arms_if_the_policy_is_told() -> None:
+    """Changes of arms act as one until something is learned; a draw that is closed is something."""
+    learner = umab.Learner(Patient(), ["a"], seed=0)
+    choice, _ = learner.select(2)
+    learner.add_arm("b")
+    learner.forget(choice)
+    learner.add_arm("c")
+    state = state_of(learner)
+    assert len(state.given_up) == 3 and state.given_up[0] == 2.0 and state.n_open[0] == 1.0
+
+
+def test_choices_of_others_come_without_a_ticket() -> None:
+    ours, theirs = (umab.Learner(Patient(), ["a", "b"], seed=seed) for seed in (0, 1))
+    choice = theirs.select()
+    ours.update(choice, 1.0, foreign="learn")
+    assert sum(state_of(ours).n_open) == 0.0 and state_of(ours).n_drawn == 1.0
+    ours.absorb([(theirs.select(), 1.0)])
+    assert state_of(ours).n_drawn == 2.0
+
+
+def test_delays_for_ever_are_for_simulations_only() -> None:
+    with pytest.raises(ValueError, match="at least 0, but got -1 for round"):
+        umab.theory.certify(umab.UMABS(), LOSSES, delays=NEVER, n_trials=2)
+    with pytest.raises(ValueError, match=r"at least 0 \(or −1: never\), but got -2"):
+        umab.simulate("uniform", LOSSES, delays=NEVER - 1)
 
 
 @each_toy
@@ -161,28 +262,14 @@ def test_a_grid_of_parameters_runs_in_one_compiled_call(grid: list[Policy], dela
     uniforms = np.random.default_rng(8).random(n_rounds)
 
     def run(policies: list[Policy]) -> Array:
-        n_trials, n_open = len(policies), 1 if delay is None else delay + 1
+        n_trials = len(policies)
         buffers = np.array([layout.start(policy, 3) for policy in policies])
-        blank = np.empty(0) if layout.ticket is None else layout.ticket.pack(policies[0].ticket(3))
-        arms, regret = np.zeros((n_trials, n_rounds), dtype=np.int32), np.zeros((n_trials, n_rounds))
-        common = (
-            buffers,
-            np.tile(blank, (n_trials, n_open + 1, 1)),
-            np.tile(uniforms, (n_trials, 1)),
-            table,
-            table,
-            np.zeros(n_rounds),
-            False,
-            np.zeros(n_trials),
-            regret,
-            arms,
-        )
-        if delay is None:
-            simulation_kernel(policies[0])(*common)
-        else:
-            ring = np.zeros((n_trials, n_open)), np.full((n_trials, 4, n_open), -1)
-            delayed_simulation_kernel(policies[0])(*common, 0, np.full((n_trials, n_rounds, 1), delay), *ring)
-        return np.column_stack([arms, layout.probabilities(buffers)])
+        late = np.full((1, n_rounds, 1), delay or 0)
+        rings = Rings.of(n_trials, blank_ticket(policies[0], layout, 3), late)
+        record = Record.of(np.zeros((n_trials, 1)), n_rounds)
+        kernel = simulation_kernel(policies[0], "plain" if delay is None else "late")
+        kernel(buffers, np.tile(uniforms, (n_trials, 1)), Table.of(table, table, np.zeros(n_rounds)), rings, record)
+        return np.column_stack([record.arms, layout.probabilities(buffers)])
 
     together, alone = run(grid), np.concatenate([run([policy]) for policy in grid])
     assert same_bits(together, alone)

@@ -144,7 +144,7 @@ def test_policies_can_be_compiled_and_their_products_and_sums_are_kept_apart(nam
 
 def test_late_feedback_can_be_compiled() -> None:
     pytest.importorskip("numba_cuda")
-    found = code_of("umab-g-a@delayed", "banker-omd@delayed")
+    found = code_of("umab-g-a@late", "banker-omd@late")
     assert found["umab-g-a"]["fma.rn.f64"] == 0
 
 

@@ -22,6 +22,7 @@ from umab.algorithms.sf_mab import stability
 from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
 from umab.engine.layout import blank_ticket, layout_of
+from umab.engine.loops import Record, Rings, Table
 from umab.simplex import softmin
 from umab.testing import EXTREMES, Array, compiled_state, forced, forced_interpreted
 from umab.testing import legal_losses as legal
@@ -352,13 +353,14 @@ def test_any_finite_double_is_survived_for_a_million_rounds(policy: Policy, patt
 def states_on_the_way(policy: Policy, table: Array, n_rounds: int, every: int) -> Iterator[Array]:
     """Yield the buffer of a compiled trial on a table that is repeated, every so many rounds."""
     n_arms, kernel, random = table.shape[1], simulation_kernel(policy), np.random.default_rng(1)
-    buffers, totals = layout_of(policy).start(policy, n_arms).reshape(1, -1), np.zeros(1)
-    regret, arms = np.zeros((1, every)), np.zeros((1, every), dtype=np.int32)
-    rooms = np.tile(blank_ticket(policy, layout_of(policy), n_arms), (1, 2, 1))
+    layout = layout_of(policy)
+    buffers = layout.start(policy, n_arms).reshape(1, -1)
+    rings = Rings.of(1, blank_ticket(policy, layout, n_arms), np.zeros((1, every, 1), dtype=np.int64))
+    record = Record.of(np.zeros((1, 1)), every)
     for first in range(0, n_rounds, every):
         losses = table[first % len(table) :][:every]
-        uniforms = random.random((1, every))
-        kernel(buffers, rooms, uniforms, losses, np.zeros_like(losses), regret[0] * 0.0, False, totals, regret, arms)
+        seen = Table.of(losses, np.zeros_like(losses), np.zeros(every))
+        kernel(buffers, random.random((1, every)), seen, rings, record)
         if first >= every:  # policies that play each arm first have done so
             yield buffers
 

@@ -25,9 +25,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("starlette")
 
+import umab
 from helpers import PATIENCE
 from service_app import START, Client
 from service_process import KEY, Server, running
+from toys import Patient
+from umab.algorithms import registry
 from umab_service import decisions, log, service, silence, storage
 from umab_service.recovery import recovered
 from umab_service.schema import NewDecision
@@ -384,6 +387,42 @@ def test_a_failed_end_of_waits_is_done_again_once(tmp_path: Path) -> None:
         assert learners(client) == in_log(client.path)
         ((body,),) = rows(client, "SELECT body FROM events WHERE kind = 'expired'")
         assert [identity for identity, *_ in json.loads(body)["learned"]] == [f"d{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_a_policy_is_told_of_draws_that_expire_now_and_when_the_log_is_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sums: bool
+) -> None:
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("patient", Patient())
+    with Client(tmp_path) as client:
+        client.experiment(
+            policy="patient", wait="PT10S", forget=True, late="learn", aggregation="sum" if sums else "first"
+        )
+        for number in range(6):
+            client.decide(f"d{number}", among=["a"] if number % 2 else None)
+        if sums:  # those that have a part are learned, between others that are forgotten
+            for number in (1, 4):
+                path = f"{DECIDE}/d{number}/feedback"
+                assert client.ask("PUT", path, {"loss": 1.0, "key": "k"}).status == 200
+        client.sleep(11.0)
+        state = json.loads(learners(client)["x"])["state"]
+        assert sum(state["given_up"]) > 0.0 and sum(state["n_open"]) == 0.0
+        late = {"loss": 2.0, "key": "k"} if sums else {"loss": 2.0}
+        assert client.ask("PUT", f"{DECIDE}/d0/feedback", late).status == 200
+        state = json.loads(learners(client)["x"])["state"]
+        assert sum(state["n_open"]) == -1.0  # a closed draw was settled all the same
+        assert learners(client) == in_log(client.path)
+        ((body,),) = rows(client, "SELECT body FROM events WHERE kind = 'expired'")
+        forgotten = [identity for identity, _ in json.loads(body)["forgotten"]]
+        assert forgotten == [f"d{number}" for number in range(6) if not sums or number not in (1, 4)]
+
+
+def test_ids_alone_of_forgotten_decisions_are_read_from_older_logs() -> None:
+    learner = umab.Learner("uniform", ["a"], seed=0)
+    before = learner.to_json()
+    assert log.replayed(learner, log.EXPIRED, b'{"learned": [], "forgotten": ["d1"]}') is learner
+    assert learner.to_json() == before and log.id_of("d1") == log.id_of(["d1", []]) == "d1"
 
 
 @pytest.mark.parametrize("path", ["", "/export", "/report"])
@@ -946,7 +985,7 @@ def test_an_expiry_is_one_event_with_the_ids_that_it_closed(tmp_path: Path) -> N
             ("d0", drawn["d0"], 9.0),
             ("d3", drawn["d3"], 9.0),
         ]
-        assert found["forgotten"] == ["d2"]
+        assert [(identity, draw[0]) for identity, draw in found["forgotten"]] == [("d2", drawn["d2"])]
         client.sleep(100.0)
         assert len(rows(client, "SELECT * FROM events WHERE kind = 'expired'")) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import umab
 from umab import checks, simplex
@@ -67,6 +67,80 @@ class ScaleAtDraw(umab.Policy):
         state.loss_sums[arm] = max(-1e9, min(1e9, state.loss_sums[arm]))
         softmin(state.loss_sums, parameters.rate, state.probabilities)
         return ScaleState(state.probabilities, state.loss_sums, max(state.scale, min(abs(loss), 1e300)))
+
+
+class PatientState(NamedTuple):
+    probabilities: Vector
+    n_open: Vector
+    given_up: Vector  # the numbers of the draws of each arm that were closed, summed
+    apart: Vector  # the same for losses of other arms
+    n_drawn: float
+
+
+class PatientTicket(NamedTuple):
+    number: float  # of the draw, 0 if the ticket is blank
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patient(umab.Policy):
+    """Counts the draws of each arm that are open, closed, and on another account, and goes by these numbers."""
+
+    needs_ticket: ClassVar[bool] = False
+
+    def init(self, n_arms: int) -> PatientState:
+        return PatientState(simplex.uniform(n_arms), [0.0] * n_arms, [0.0] * n_arms, [0.0] * n_arms, 0.0)
+
+    def ticket(self, n_arms: int) -> PatientTicket:
+        return PatientTicket(0.0)
+
+    @staticmethod
+    def selected(parameters: Any, state: PatientState, arm: int) -> PatientState:
+        state.n_open[arm] += 1.0
+        return PatientState(state.probabilities, state.n_open, state.given_up, state.apart, state.n_drawn + 1.0)
+
+    @staticmethod
+    def remember(parameters: Any, state: PatientState, arm: int, ticket: PatientTicket) -> PatientTicket:
+        return PatientTicket(state.n_drawn + 1.0)
+
+    @staticmethod
+    def update(  # type: ignore[override]
+        parameters: Any, state: PatientState, arm: int, loss: float, probability: float, ticket: PatientTicket
+    ) -> PatientState:
+        state.n_open[arm] -= 1.0
+        return patient(state)
+
+    @staticmethod
+    def credited(
+        parameters: Any,
+        state: PatientState,
+        account: int,
+        loss: float,
+        probability: float,
+        arm: int,
+        ticket: PatientTicket,
+    ) -> PatientState:
+        state.n_open[account] -= 1.0
+        state.apart[account] += ticket.number + 0.25 * arm
+        return patient(state)
+
+    @staticmethod
+    def closed(
+        parameters: Any, state: PatientState, arm: int, probability: float, ticket: PatientTicket
+    ) -> PatientState:
+        state.n_open[arm] -= 1.0
+        state.given_up[arm] += ticket.number + probability
+        return patient(state)
+
+
+def patient(state: PatientState) -> PatientState:
+    total = 0.0
+    for k in range(len(state.probabilities)):
+        waits = abs(state.n_open[k]) + abs(state.given_up[k]) + abs(state.apart[k])
+        state.probabilities[k] = 1.0 + waits / (1.0 + waits)
+        total += state.probabilities[k]
+    for k in range(len(state.probabilities)):
+        state.probabilities[k] /= total
+    return state
 
 
 N_LAST = 8

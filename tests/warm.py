@@ -6,22 +6,16 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 
 import umab
-from umab.engine.compiled import (
-    delayed_simulation_kernel,
-    drawing_kernel,
-    online_kernels,
-    simulation_kernel,
-    simulation_kernel_among,
-)
+from umab.engine.compiled import drawing_kernel, online_kernels, simulation_kernel
 
 
 def compile_all_of(name: str) -> None:
     """Compile the kernels of a policy, or find them in the cache on disk."""
     policy = umab.policy(name).for_horizon(100)
     simulation_kernel(policy)
-    delayed_simulation_kernel(policy)
+    simulation_kernel(policy, "late")
     if not policy.full_information:
-        simulation_kernel_among(policy)
+        simulation_kernel(policy, "among")
         online_kernels(policy)
 
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from umab._support.checks import LARGEST
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
-from umab.engine.compiled import delayed_simulation_kernel, simulation_kernel
+from umab.engine import loops
+from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play, select
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
@@ -73,17 +74,12 @@ def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int |
     """Return the state in which trial 0 of a simulation ends, as compiled code leaves it."""
     layout, (n_rounds, n_arms) = layout_of(policy), losses.shape
     buffers = layout.start(policy, n_arms).reshape(1, -1)
-    n_open = 1 if delay is None else delay + 1
-    rooms = np.tile(blank_ticket(policy, layout, n_arms), (1, n_open + 1, 1))
+    late = np.full((1, n_rounds, 1), delay or 0)
+    rings = loops.Rings.of(1, blank_ticket(policy, layout, n_arms), late)
     uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
-    zeros, arms = np.zeros((1, n_rounds)), np.zeros((1, n_rounds), dtype=np.int32)
-    table = np.ascontiguousarray(losses)
-    common = buffers, rooms, uniforms, table, table, zeros[0], False, np.zeros(1), zeros, arms
-    if delay is None:
-        simulation_kernel(policy)(*common)
-    else:
-        ring = np.full((1, n_rounds, 1), delay), np.zeros((1, n_open)), np.full((1, 4, n_open), -1)
-        delayed_simulation_kernel(policy)(*common, 0, *ring)
+    table = loops.Table.of(losses, losses, np.zeros(n_rounds))
+    record = loops.Record.of(np.zeros((1, 1)), n_rounds)
+    simulation_kernel(policy, "plain" if delay is None else "late")(buffers, uniforms, table, rings, record)
     return layout.unpack(buffers[0])
 
 

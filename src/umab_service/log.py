@@ -27,6 +27,16 @@ def settle(learner: Learner, draw: Any, value: float) -> None:
         learner.settle(draw, loss=value)
 
 
+def forget(learner: Learner, draw: Any) -> None:
+    """Close a draw without feedback."""
+    learner.forget(Draw(*draw))
+
+
+def id_of(forgotten: Any) -> str:
+    """Return the id of a decision that an event says was forgotten."""
+    return str(forgotten if isinstance(forgotten, str) else forgotten[0])
+
+
 def set_arms(learner: Learner, arms: Sequence[Any]) -> None:
     """Change the arms of a learner.
 
@@ -56,6 +66,9 @@ def replayed(learner: Learner | None, kind: str, content: bytes) -> Learner | No
     else:
         for _, draw, value in body["learned"]:
             settle(learner, draw, value)
+        for each in body["forgotten"]:
+            if not isinstance(each, str):  # an older event has ids only, and no policy of its time would be told
+                forget(learner, each[1])
     return learner
 
 

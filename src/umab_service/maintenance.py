@@ -170,7 +170,7 @@ _TELLS: dict[str, Callable[[Any], dict[str, tuple[str, float | None]]]] = {
     log.LATE: lambda body: {} if "key" in body else {body["decision"]: (log.LATE, body["value"])},
     log.EXPIRED: lambda body: {
         **{each: (log.EXPIRED, value) for each, _, value in body["learned"]},
-        **{each: ("forgotten", None) for each in body["forgotten"]},
+        **{log.id_of(each): ("forgotten", None) for each in body["forgotten"]},
     },
 }
 """What events tell about decisions."""

@@ -244,13 +244,15 @@ def _expire(service: Service, found: Experiment, rows: Iterable[Row]) -> None:
         for row in rows:
             value = _silence(service, found, row)
             if value is None:
-                forgotten.append(row.id)
+                forgotten.append((row.id, Raw(row.draw)))
                 service.set(row, "forgotten", None, None)
             else:
                 log.settle(found.learner, msgspec.json.decode(row.draw), value)
                 learned.append((row.id, Raw(row.draw), value))
                 service.set(row, log.EXPIRED, None, value)
             found.n_open -= 1
+        for _, draw in forgotten:  # after what is learned, as when the event is replayed
+            log.forget(found.learner, msgspec.json.decode(draw))
         service.event(found, log.EXPIRED, {"learned": learned, "forgotten": forgotten})
     service.counts["expired"] += len(learned)
     service.counts["forgotten"] += len(forgotten)

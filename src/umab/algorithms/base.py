@@ -29,7 +29,12 @@ The rest is optional:
 ``credited(parameters, state, account, loss, probability, arm)``
     replaces `update` where `arm` was drawn but the loss goes to the account of another arm, because that one is away
     (see `umab.maths.eligible`); for a policy that looks at the losses of an arm, besides learning from them. `arm` is
-    −1 if the arm that was drawn is gone. A policy with tickets cannot have it.
+    −1 if the arm that was drawn is gone. The ticket follows, if the policy has tickets.
+
+``closed(parameters, state, arm, probability)``
+    notes that a draw was closed without a loss, because it expired or was forgotten; for a policy that waits for the
+    losses of its draws. `arm` and `probability` are those that `update` would have had; the ticket follows, if the
+    policy has tickets. The loss may come all the same, later. Without this function such draws are just forgotten.
 
 ``resized(state, arms)`` and ``resized_ticket(ticket, arms)``
     return the state, or a ticket, for other arms, for example after one was added or removed. They are plain Python.
@@ -50,8 +55,8 @@ Numbers are replaced by returning a new tuple; vectors and rows are changed in p
 ``probabilities``: the distribution from which the next arm is drawn. So `update` ends by solving for the next
 distribution, which can be read from the state at any time. A comment beside a field gives the paper's symbol.
 
-`update`, `selected`, `remember` and `update_full` are compiled as they are written, and the uncompiled functions remain
-the reference. Hence their rules:
+`update`, `selected`, `remember`, `credited`, `closed` and `update_full` are compiled as they are written, and the
+uncompiled functions remain the reference. Hence their rules:
 
 - no random numbers, no input or output, no decorators; the engine draws, and checks the input before the call;
 - only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
@@ -182,6 +187,9 @@ class Policy(ABC, Generic[S, P]):
 
     credited: ClassVar[Any] = None
     """What replaces `update` if a loss goes to the account of another arm than the one drawn; None for `update`."""
+
+    closed: ClassVar[Any] = None
+    """What notes that a draw was closed without a loss; None for a policy that need not know."""
 
     needs_ticket: ClassVar[bool] = True
     """Whether a policy that has tickets needs them. If not, it can learn with a blank ticket from a choice whose ticket

@@ -80,7 +80,7 @@ class Wrapper(Policy):
 
     @property
     def credited(self) -> Any:
-        """The same around `credited` of the policy inside, if that has it; `arm` takes the place of a ticket."""
+        """The same around `credited` of the policy inside, if that has it; `arm` comes before its ticket."""
         inner = self.policy.credited
         return None if inner is None else _around(type(self).around, inner)
 
@@ -91,8 +91,16 @@ class Wrapper(Policy):
     @property
     def selected(self) -> Any:
         """What the policy inside notes when an arm is drawn."""
+        inner = self.policy.selected
         state_type: Any = type(self.init(1))
-        return _selected(state_type, self.policy.selected)
+        return inner if inner is Policy.selected else _passed_on(state_type, inner, "selected", "arm")
+
+    @property
+    def closed(self) -> Any:
+        """What the policy inside notes when a draw is closed without a loss, if it does."""
+        inner = self.policy.closed
+        state_type: Any = type(self.init(1))
+        return None if inner is None else _passed_on(state_type, inner, "closed", "arm, probability, *ticket")
 
     def ticket(self, n_arms: int) -> Any:
         """Return a blank ticket of the policy inside."""
@@ -208,21 +216,19 @@ def _around(around: Callable[..., Any], inner_update: Any) -> Any:
 
 
 @functools.cache
-def _selected(state_type: Any, inner_selected: Any) -> Any:
-    """Return a function that passes the state inside to `inner_selected` and keeps everything else.
+def _passed_on(state_type: Any, inner: Any, name: str, arguments: str) -> Any:
+    """Return a function that passes the state inside to `inner` and keeps everything else.
 
     It is written as text because compiled code can build a NamedTuple only if its fields are spelled out.
     """
-    if inner_selected is Policy.selected:
-        return inner_selected
-    kept = ", ".join(f"{name}=state.{name}" for name in state_type._fields if name != "inner")
+    kept = ", ".join(f"{field}=state.{field}" for field in state_type._fields if field != "inner")
     text = (
-        "def selected(parameters, state, arm):\n"
-        f"    return State(inner=inner_selected(parameters.inner, state.inner, arm), {kept})\n"
+        f"def {name}(parameters, state, {arguments}):\n"
+        f"    return State(inner=inner(parameters.inner, state.inner, {arguments}), {kept})\n"
     )
-    names: dict[str, Any] = {"__name__": __name__, "State": state_type, "inner_selected": inner_selected}
-    exec(compile(text, f"<selected of {state_type.__qualname__}>", "exec"), names)
-    made: FunctionType = names["selected"]
+    names: dict[str, Any] = {"__name__": __name__, "State": state_type, "inner": inner}
+    exec(compile(text, f"<{name} of {state_type.__qualname__}>", "exec"), names)
+    made: FunctionType = names[name]
     return made
 
 

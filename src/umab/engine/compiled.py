@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels, loops
-from umab.engine.assembly import Assembly
+from umab.engine.assembly import Assembly, hooks_for, steps_of
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import layout_of
 from umab.maths.eligible import draw_among
@@ -52,50 +52,35 @@ class OnlineKernels(NamedTuple):
     """(buffer, n_arms, arm, loss, probability, whether to select the arm first); changes the buffer"""
 
 
-def simulation_kernel(policy: Policy) -> Callable[..., None]:
+def simulation_kernel(policy: Policy, kind: loops.Kind = "plain") -> Callable[..., None]:
     """Return the compiled loop over trials and rounds for policies of this type; arguments as in `loops.run`."""
+    # Two trials in turns are twice as much to compile, and other kinds are seldom used.
+    return compiled_loop(loops.run_in_pairs if kind == "plain" else loops.run, policy, kind)
+
+
+def compiled_loop(template: Any, policy: Policy, kind: loops.Kind) -> Callable[..., None]:
+    """Return a loop with the arguments of `loops.run`, compiled for policies of this type."""
+    parts = {"uniform_of": loops.given_uniform, **hooks_for(policy, kind)}
+    return _compile(template, signature_of(kind), policy, parts, steps_of(policy, kind))
+
+
+@functools.cache
+def signature_of(kind: loops.Kind) -> Any:
+    """Return the types of the arguments of `loops.run`."""
     import numba.types as nb
 
-    return _compile(loops.run, nb.void(*_common_arguments()), policy)
+    def given(n: int, of: Any = nb.float64) -> Any:
+        return nb.Array(of, n, "C", readonly=True)
 
+    def filled(n: int, of: Any = nb.float64) -> Any:
+        return nb.Array(of, n, "C")
 
-def delayed_simulation_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the same for late feedback; arguments as in `loops.run_delayed`."""
-    import numba.types as nb
-
-    signature = nb.void(*_common_arguments(), *_arguments_of_delays())
-    return _compile(loops.run_delayed, signature, policy, loops.PARTS, loops.steps_delayed(policy))
-
-
-def simulation_kernel_among(policy: Policy) -> Callable[..., None]:
-    """Return the same for arms that are away in some rounds; arguments as in `loops.run_among`."""
-    import numba.types as nb
-
-    buffers, rooms, uniforms, losses, costs, _, expected, _, regret, arms = _common_arguments()
-    eligible, against, spent = nb.Array(nb.boolean, 2, "C", readonly=True), costs, regret
-    given = buffers, rooms, uniforms, losses, costs, eligible, against, expected, spent, regret, arms
-    signature = nb.void(*given, *_arguments_of_delays())
-    return _compile(loops.run_among, signature, policy, loops.PARTS_AMONG, loops.steps_among(policy))
-
-
-def advised_simulation_kernel(policy: Any, sure: bool) -> Callable[..., None]:
-    """Return the same for a policy over experts; arguments as in `loops.run_advised`.
-
-    If `sure`, every expert advises a single arm.
-    """
-    import numba.types as nb
-
-    buffers, rooms, uniforms, losses, costs, _, expected, _, regret, arms = _common_arguments()
-    awake, against, spent = nb.Array(nb.boolean, 2, "C", readonly=True), costs, regret
-    advice = nb.Array(nb.int64 if sure else nb.float64, 2 if sure else 3, "C", readonly=True)
-    given = buffers, rooms, uniforms, losses, costs, awake, against, expected, spent, regret, arms
-    signature = nb.void(*given, *_arguments_of_delays(), advice)
-    parts = {**loops.PARTS_ADVISED, **_hooks_for(policy, sure)}
-    return _compile(loops.run_advised, signature, policy, parts, kernels.steps_advised())
-
-
-def _hooks_for(policy: Any, sure: bool) -> dict[str, Any]:
-    return {"advised": policy.advised_arms, "remember": policy.remember_arms} if sure else {}
+    advice = given(3) if kind == "rows" else given(2, nb.int64)
+    table = given(2), given(2), given(2, nb.boolean), given(2), advice, nb.int64, nb.boolean
+    rings = given(3, nb.int64), filled(2), filled(3, nb.int64), filled(3), filled(1)
+    record = filled(2), filled(2), filled(2, nb.int32)
+    named = ((table, loops.Table), (rings, loops.Rings), (record, loops.Record))
+    return nb.void(filled(2), given(2), *(nb.NamedTuple(types, made) for types, made in named))
 
 
 @functools.cache
@@ -126,22 +111,6 @@ def _compile_alone(function: Any, signature: Any) -> Callable[..., Any]:
         copied = with_functions(function, used)
         copied.__qualname__ = f"{function.__name__}.{digest[:20]}"
         return _machine_code(copied, signature, function.__name__)
-
-
-def _common_arguments() -> tuple[Any, ...]:
-    import numba.types as nb
-
-    given = functools.partial(nb.Array, nb.float64, layout="C", readonly=True)
-    filled = functools.partial(nb.Array, nb.float64, layout="C")
-    arms, totals, expected, best = nb.Array(nb.int32, 2, "C"), filled(1), nb.boolean, given(1)
-    return filled(2), filled(3), given(2), given(2), given(2), best, expected, totals, filled(2), arms
-
-
-def _arguments_of_delays() -> tuple[Any, ...]:
-    import numba.types as nb
-
-    integers = functools.partial(nb.Array, nb.int64, layout="C")
-    return nb.int64, integers(3, readonly=True), nb.Array(nb.float64, 2, "C"), integers(3)
 
 
 def online_kernels(policy: Policy) -> OnlineKernels:
@@ -179,18 +148,18 @@ def advised_kernels(policy: Any) -> AdvisedKernels:
     import numba.types as nb
 
     array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    drawn, steps = nb.Tuple((whole, number)), kernels.steps_advised()
+    drawn = nb.Tuple((whole, number))
     rows, arms = nb.Array(nb.float64, 2, "C", readonly=True), nb.Array(nb.int64, 1, "C", readonly=True)
 
-    def selecting(advice: Any, sure: bool) -> Callable[..., Any]:
+    def selecting(advice: Any, kind: loops.Kind) -> Callable[..., Any]:
         signature = drawn(array, whole, number, advice, array)
-        return _compile(kernels.select_advised, signature, policy, _hooks_for(policy, sure), steps)
+        return _compile(kernels.select_advised, signature, policy, hooks_for(policy, kind))
 
     signature = nb.void(array, whole, whole, number, number, nb.boolean, array)
     return AdvisedKernels(
-        select=selecting(rows, False),
-        select_by_arms=selecting(arms, True),
-        update=_compile(kernels.take_in_advised, signature, policy, {}, steps),
+        select=selecting(rows, "rows"),
+        select_by_arms=selecting(arms, "arms"),
+        update=_compile(kernels.take_in_advised, signature, policy),
     )
 
 
@@ -202,7 +171,15 @@ def crediting_kernel(policy: Policy) -> Callable[..., None]:
     import numba.types as nb
 
     array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole), policy)
+    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole, array), policy)
+
+
+def closing_kernel(policy: Policy) -> Callable[..., None]:
+    """Return the compiled function for a draw that is closed without a loss; arguments as in `kernels.give_up`."""
+    import numba.types as nb
+
+    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
+    return _compile(kernels.give_up, nb.void(array, whole, whole, number, array), policy)
 
 
 @functools.cache
@@ -258,8 +235,8 @@ def _compile(
     """
     options = repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS)
     steps = kernels.steps(policy) if steps is None else steps
-    made_of = Assembly.of(policy, layout_of(policy), steps, more_parts or {}, *options)
-    key = template, *made_of.key
+    made_of = Assembly.of(template, policy, layout_of(policy), steps, more_parts or {}, *options)
+    key = made_of.key
     if key not in _kernels:
         with _one_at_a_time:
             if key not in _kernels:

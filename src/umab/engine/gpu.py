@@ -1,6 +1,6 @@
 """Policies on a GPU; the only module that knows about CUDA.
 
-One thread plays one trial, with the loops of `umab.engine.loops` and the functions of the policy as they are in its
+One thread plays one trial, with the loop of `umab.engine.loops` and the functions of the policy as they are in its
 file. Numba compiles them with two choices of our own. A multiplication and an addition are never contracted into one
 operation that rounds once, so that every +, −, ×, ÷ and √ gives the bits that it gives on a processor; `_uncontracted`
 says how. And the number of arms is a constant of the code, so that loops over arms can be unrolled.
@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.engine import kernels, loops, threads
-from umab.engine.assembly import Assembly
+from umab.engine import loops, threads
+from umab.engine.assembly import Assembly, steps_of
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import blank_ticket, layout_of
@@ -196,11 +196,8 @@ class Kernel:
 
     def function(self, cuda: Any) -> FunctionType:
         """Return the function to compile, with all names filled in."""
-        from numba import types
-
         used = {name: _for_device(cuda, value, {}) for name, value in functions_in(self.template).items()}
-        names = {**vars(threads), **used, **self._names}
-        names |= {"cuda": cuda, "float64": types.float64, "int64": types.int64}
+        names = {**vars(threads), **used, **self._names, **globals_of(cuda)}
         function = FunctionType(self.template.__code__, names, self.template.__name__)
         function.__qualname__ = f"{self.template.__name__}.{self._digest}"
         return function
@@ -215,37 +212,45 @@ class Kernel:
             return cuda.jit(function, max_registers=MAX_REGISTERS, **_OPTIONS)
 
 
-BEGIN, BEGIN_DELAYED = Kernel(threads.begin), Kernel(threads.begin_delayed)
+BEGIN, EMPTY_RINGS = Kernel(threads.begin), Kernel(threads.empty_rings)
 SUM_BLOCKS, MERGE_BLOCKS = Kernel(threads.sum_blocks), Kernel(threads.merge_blocks)
 LAST_ROUND, FIND_BROKEN = Kernel(threads.last_round), Kernel(threads.find_broken)
 
 
-def kernel_of(policy: Policy, n_arms: int, kind: str) -> Kernel:
-    """Return the kernel that plays rounds of policies of this type: ``"plain"``, ``"delayed"`` or ``"among"``."""
+def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
+    """Return the kernel that plays rounds of policies of this type, without advice."""
     layout = layout_of(policy)
     size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
-    template, loop, steps, more = {
-        "plain": (threads.run_in_thread, loops.play_trial, kernels.steps(policy), {}),
-        "delayed": (threads.run_delayed, loops.play_delayed, kernels.steps(policy), loops.PARTS),
-        "among": (threads.run_among, loops.play_among, kernels.steps_among(policy), loops.PARTS_AMONG),
-    }[kind]
-    if kind == "plain" and 8 * size > MOST_IN_THREAD:
-        template = threads.run_in_device
+    in_thread = kind == "plain" and 8 * size <= MOST_IN_THREAD
+    template = threads.run_in_thread if in_thread else threads.run_in_device
     rows_of = _rows_of()
     constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
     sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
-    parts = {**more, "uniform_of": loops.drawn_uniform}
-    made_of = Assembly.of(policy, layout, {**steps, "rounds": loop}, parts, _BUILD, repr(sizes), repr(constants))
-    key = template, *made_of.key
+    steps = {**steps_of(policy, kind), "play_thread": threads.play_in_thread}
+    own_rings = threads.rings_at_once if kind == "plain" else threads.rings_when_due
+    parts = {"uniform_of": loops.drawn_uniform, "rings_of": own_rings}
+    made_of = Assembly.of(template, policy, layout, steps, parts, _BUILD, repr(sizes), repr(constants))
+    key = made_of.key
     if key not in _kernels:
         known: dict[FunctionType, Any] = {rows_of: rows_of}  # which Numba knows
         # Other functions that load do what those of a processor do.
-        names = made_of.names(lambda part: _for_device(device(), part, known), buffer_functions(layout, rows_of))
+        names = made_of.names(
+            lambda part: _for_device(device(), part, known),
+            buffer_functions(layout, rows_of),
+            {**globals_of(device()), **constants},
+        )
         _kernels[key] = Kernel(template, {**names, **constants}, f"{type(policy).__name__}.{made_of.digest[:20]}")
     return _kernels[key]
 
 
 _kernels: dict[Any, Kernel] = {}
+
+
+def globals_of(cuda: Any) -> dict[str, Any]:
+    """Return what the functions of `umab.engine.threads` know by these names."""
+    from numba import types
+
+    return {"cuda": cuda, "float64": types.float64, "int64": types.int64}
 
 
 def _rows_of() -> Any:

@@ -16,13 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.engine import gpu
+from umab.engine import gpu, loops
 from umab.engine.delays import Delays
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.pcg import GENERATOR_SIZE, pool_of
 from umab.engine.work import Curve, Rows
-from umab.results.among import CostsAmong
-from umab.results.regret import TRIALS_A_BLOCK, Costs, mean_and_squares, pieces
+from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.tables.losses import Losses
 
 MOST_TRIALS = 2**32
@@ -43,11 +42,11 @@ class Task(NamedTuple):
     """What all cells share. The tables have the same shape, and the policies are of the same type."""
 
     losses: Sequence[Losses]
-    costs: Sequence[Costs | CostsAmong]
+    tables: Sequence[loops.Table]
+    kind: loops.Kind
     delays: Delays | None
     n_trials: int
     seed: int
-    expected: bool
     advance: Callable[[int], None]
     """Is told how many rounds were played; may raise an error, to stop."""
 
@@ -123,29 +122,24 @@ class _Device:
         self.ticket_size = max(1, len(blank))
         self.starts, self.pool = gpu.on_device(starts), gpu.on_device(pool_of(task.seed))
         self.tables = np.array([each.table for each in cells])
-        self.among = isinstance(task.costs[0], CostsAmong)
-        self.late = Delays.of(0, self.n_rounds) if self.among and task.delays is None else task.delays
-        self.kind = "among" if self.among else "plain" if self.late is None else "delayed"
+        self.kind, one = task.kind, task.tables[0]
+        self.late = None if self.kind == "plain" else task.delays or Delays.of(0, self.n_rounds)
         self.kernel = gpu.kernel_of(policy, self.n_arms, self.kind)
-        whole = slice(0, self.n_rounds)
-        seen = [each.table for each in task.losses]
-        compared = list(zip(*(each.in_rounds(whole) for each in task.costs), strict=True))
-        arrays = [seen, *compared]
-        if self.among:
-            self.arrays = [gpu.on_device(np.ascontiguousarray(each[0])) for each in arrays]
-        else:
-            self.arrays = [gpu.on_device(np.stack(each)) for each in arrays]
+        self.n_columns = one.against.shape[1]
+        *arrays, first, expected = zip(*task.tables, strict=True)
+        seen = [gpu.on_device(np.stack(each)) for each in arrays]
+        self.table = loops.Table._make([*seen, first[0], expected[0]])
         self.n_open = 1
         if self.late is not None:
             # The longest delay that a trial may have decides how large the rings are; functions may draw any.
-            self.n_open = self.n_rounds + 1 if self.late.given is None else int(self.late.given.max()) + 1
+            self.n_open = self.n_rounds + 1 if self.late.given is None else max(0, int(self.late.given.max())) + 1
 
     @property
     def bytes_of_trial(self) -> int:
         """The memory that a trial takes, whatever the rounds."""
-        found: int = 8 * (self.size + GENERATOR_SIZE + (self.n_arms if self.among else 1) + 1)
+        found: int = 8 * (self.size + GENERATOR_SIZE + self.n_columns + 1)
         if self.late is not None:
-            found += 8 * self.n_open * (1 + 5 + self.ticket_size) + 8 * self.ticket_size
+            found += 8 * self.n_open * (1 + loops.N_LINKS + self.ticket_size)
             found += 8 * self.n_rounds * self.n_arms if self.late.given is None else 0  # functions may draw so many
         return found
 
@@ -170,6 +164,22 @@ class _Device:
             max(least, _MOST_WORK // (n_threads * self.n_arms)),
         )
         return n_threads // TRIALS_A_BLOCK, int(n_piece)
+
+    def rings(self, blocks: _Blocks, seed: int) -> loops.Rings:
+        """Return empty rings on the device."""
+        if self.late is None:  # each thread has its own place
+            nothing = loops.Rings.of(1, np.zeros(1), np.zeros((1, 1, 1), dtype=np.int64))
+            return loops.Rings(*map(gpu.on_device, nothing))._replace(blank=self.blank)
+        n_threads = TRIALS_A_BLOCK * len(blocks.cells)
+        links = gpu.empty((n_threads, loops.N_LINKS, self.n_open), np.int64, "F")
+        gpu.EMPTY_RINGS(n_threads, links)
+        return loops.Rings(
+            delays=gpu.on_device(self.delays_of(blocks, seed)),
+            probabilities=gpu.empty((n_threads, self.n_open), np.float64, "F"),
+            links=links,
+            tickets=gpu.empty((n_threads, self.n_open, self.ticket_size), np.float64, "F"),
+            blank=self.blank,
+        )
 
     def delays_of(self, blocks: _Blocks, seed: int) -> npt.NDArray[np.int64]:
         """Return the delays of each trial, or one row for all: rows × rounds × 1, or rows × rounds × arms."""
@@ -197,20 +207,8 @@ def _play(
     given = blocks.cells, blocks.first, device.tables[blocks.cells]
     cells, first_trials, tables = (gpu.on_device(each) for each in given)
     gpu.BEGIN(n_threads, buffers, generators, device.starts, cells, device.pool, first_trials)
-    totals = gpu.on_device(np.zeros((n_threads, device.n_arms) if device.among else n_threads))
-    rings: tuple[Any, ...] = ()
-    if device.late is not None:
-        n_open = device.n_open
-        rooms = gpu.empty((n_threads, n_open + 1, device.ticket_size), np.float64, "F")
-        links = gpu.empty((n_threads, 5 if device.among else 4, n_open), np.int64, "F")
-        gpu.BEGIN_DELAYED(n_threads, rooms, device.blank, links)
-        delays = gpu.on_device(device.delays_of(blocks, task.seed))
-        rings = delays, gpu.empty((n_threads, n_open), np.float64, "F"), links
-    head = (
-        (buffers, generators, rooms)
-        if device.among
-        else (buffers, generators, tables, device.blank if device.late is None else rooms)
-    )
+    spent = gpu.on_device(np.zeros((n_threads, device.n_columns)))
+    rings = device.rings(blocks, task.seed)
     arm_type = np.min_scalar_type(device.n_arms - 1)
     n_played = int(blocks.sizes.sum())
     places, summing = blocks.places(), _Summing(blocks, curves)
@@ -218,7 +216,8 @@ def _play(
         stop = min(first + n_piece, device.n_rounds)
         regret = gpu.empty((n_threads, stop - first), np.float64, "C")
         arms = gpu.empty((n_threads, stop - first), arm_type, "C")
-        device.kernel(n_threads, *head, *device.arrays, first, stop, task.expected, totals, regret, arms, *rings)
+        record = loops.Record(spent, regret, arms)
+        device.kernel(n_threads, buffers, generators, tables, device.table, rings, record, first, stop)
         summing.take_in(regret, first)
         gpu.wait()
         for name, found in (("arms", arms), ("regret", regret)):

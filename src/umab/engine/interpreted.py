@@ -67,9 +67,9 @@ def play(
     n_uniforms = numbers_needed(table, slice(0, table.n_rounds))
     uniforms = iter(np.random.Generator(stream(seed, trial)).random(n_uniforms).tolist())
     there = np.isfinite(table.table).tolist()
-    given = Delays.of(0 if delays is None else delays, table.n_rounds, table.n_arms)
+    given = Delays.of(0 if delays is None else delays, table.n_rounds, table.n_arms, may_never=True)
     (late,) = given.of_trials(seed, range(trial, trial + 1), table.n_rounds)
-    due: defaultdict[int, list[tuple[list[float], int, int, float, tuple[Any, ...]]]] = defaultdict(list)
+    due: defaultdict[int, list[tuple[list[float] | None, int, int, float, tuple[Any, ...]]]] = defaultdict(list)
     parameters, state = policy.parameters_for(table.n_arms), policy.init(table.n_arms)
     for t, (row, here) in enumerate(zip(table.table.tolist(), there, strict=True)):
         told: Any = None if advised is None else advised.table[t].tolist()
@@ -82,12 +82,18 @@ def play(
         else:
             arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
         state, ticket = select(policy, parameters, state, account, told)
-        due[t + int(late[t, min(arm, late.shape[1] - 1)])].append((row, arm, account, account_probability, ticket))
+        delay = int(late[t, min(arm, late.shape[1] - 1)])
+        due[t + max(delay, 0)].append((row if delay >= 0 else None, arm, account, account_probability, ticket))
         for then, drawn, its_account, with_probability, its_ticket in due.pop(t, []):
-            if isinstance(policy, FullInformation):
+            if then is None:  # the loss never comes
+                if policy.closed is not None:
+                    state = policy.closed(parameters, state, its_account, with_probability, *its_ticket)
+            elif isinstance(policy, FullInformation):
                 state = policy.update_full(parameters, state, then)
             elif its_account != drawn and policy.credited is not None:
-                state = policy.credited(parameters, state, its_account, then[drawn], with_probability, drawn)
+                state = policy.credited(
+                    parameters, state, its_account, then[drawn], with_probability, drawn, *its_ticket
+                )
             else:
                 state = policy.update(parameters, state, its_account, then[drawn], with_probability, *its_ticket)
         yield Round(arm, probability, state)

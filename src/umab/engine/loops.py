@@ -1,399 +1,371 @@
-"""The loops over rounds and trials that are compiled, for simulations; `umab.engine.kernels` says how.
+"""The round, written once: a simulation plays it in rounds of trials, on a processor and on a GPU.
 
-A processor runs many trials one after the other: `run`, `run_delayed`, `run_among` and `run_advised`. A GPU runs each
-trial in a thread of its own, with the loops over the rounds of one trial that are here as well: `play_trial`,
-`play_delayed` and `play_among`. Where their uniform numbers come from is left open.
+Every round of every kind of simulation is `play_round`. What differs between kinds is filled in for its open names:
+how an arm is picked, how regret is charged, and when the loss arrives; `KINDS` has them, and `umab.engine.kernels` says
+how names are filled in. A processor plays many trials one after the other (`run`, or `run_in_pairs`, which is faster
+if feedback is never late), and a thread of a GPU plays one (`play_trial`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
-from umab.algorithms.base import Policy
-from umab.engine import kernels
-from umab.engine.kernels import (
-    advised,
-    charge,
-    charge_accounts,
-    cost_among,
-    credit,
-    distribution,
-    learn,
-    load,
-    load_parameters,
-    note,
-    play,
-    store,
-)
+import numpy as np
+import numpy.typing as npt
+
+from umab.engine.kernels import advised, close, distribution, learn, load, load_parameters, note, store
+from umab.engine.layout import Buffer
 from umab.engine.pcg import next_uniform
 from umab.maths.eligible import draw_among
 from umab.maths.simplex import draw
 
+Kind = Literal["plain", "late", "among", "rows", "arms"]
+"""What a simulation has beside losses: nothing; late feedback; arms that are away; or the advice of experts, as rows of
+probabilities or as arms. The last three may have late feedback too."""
+
+
+class Table(NamedTuple):
+    """What all trials play on, in some rounds. A row belongs to a round."""
+
+    losses: Any
+    """What the policy sees, in all rounds."""
+    costs: Any
+    """What regret counts, in these rounds."""
+    there: Any
+    """Which arms, or experts, count in these rounds, if not all do."""
+    against: Any
+    """What each has cost so far, inf before its first round; one column, of the best arm, if all always count."""
+    advice: Any
+    """What experts advise in these rounds."""
+    first: int
+    """The number of the first of these rounds."""
+    expected: bool
+    """Whether a round costs what its draw costs on average."""
+
+    @classmethod
+    def of(
+        cls, losses: Any, costs: Any, against: Any, *, there: Any = None, advice: Any = None, expected: bool = False
+    ) -> Table:
+        """Return the table of all rounds, in arrays as compiled code expects them."""
+        there = np.ones((1, 1), dtype=np.bool_) if there is None else there
+        advice = np.zeros((1, 1), dtype=np.int64) if advice is None else advice
+        arrays = losses, costs, there, np.asarray(against).reshape(len(costs), -1), advice
+        return cls._make([*map(_readable, arrays), 0, bool(expected)])
+
+    def rounds(self, piece: slice) -> Table:
+        """Return the same for some of the rounds."""
+        parts = (each[piece] for each in (self.costs, self.there, self.against, self.advice))
+        return Table._make([self.losses, *parts, piece.start, self.expected])
+
+
+class Rings(NamedTuple):
+    """The open choices of trials, in rings with more places than the longest delay; they carry on to the next call.
+
+    Round s has place s modulo their size. The rounds that fall due together form a list.
+    """
+
+    delays: Any
+    """Trials, or one for all, × rounds × arms, or one for all: by how many rounds a loss is late; −1 for ever."""
+    probabilities: Any
+    """Trials × places: the probability that the policy is told."""
+    links: Any
+    """Trials × `N_LINKS` × places: what the constants below name."""
+    tickets: Any
+    """Trials × places × the size of a ticket."""
+    blank: Any
+    """A blank ticket."""
+
+    @classmethod
+    def of(cls, n_trials: int, blank: Buffer, delays: npt.NDArray[np.int64]) -> Rings:
+        """Return empty rings."""
+        size = max(0, int(delays.max())) + 1
+        links = np.full((n_trials, N_LINKS, size), -1)
+        return cls(_readable(delays), np.zeros((n_trials, size)), links, np.zeros((n_trials, size, len(blank))), blank)
+
+    def rounds(self, piece: slice) -> Rings:
+        """Return the same with the delays of some of the rounds."""
+        return self._replace(delays=_readable(self.delays[:, piece]))
+
+
+ARM, ACCOUNT, NEXT, FIRST, LAST, N_LINKS = range(6)
+"""The arm that was drawn at a place, or `GONE` if its loss never comes; the one whose loss is learned; and the next
+round of the same list (−1 for none). The first and the last round of the list that falls due when the place is next."""
+GONE = -1
+
+
+class Record(NamedTuple):
+    """What trials leave: a row for each."""
+
+    spent: Any
+    """What their choices have cost in the rounds in which each column of `Table.against` counts; it carries on."""
+    regret: Any
+    """A column for each round."""
+    arms: Any
+    """A column for each round."""
+
+    @classmethod
+    def of(cls, spent: Any, n_rounds: int) -> Record:
+        """Return a record to be filled in, after what was spent before."""
+        shape = len(spent), n_rounds
+        return cls(spent, np.empty(shape), np.empty(shape, dtype=np.int32))
+
+
+def _readable(array: Any) -> npt.NDArray[Any]:
+    """Return a view that compiled code takes without being compiled anew."""
+    found: npt.NDArray[Any] = np.ascontiguousarray(array).view()
+    found.flags.writeable = False
+    return found
+
+
 # The open names of this file.
 uniform_of: Any = None  # `given_uniform` or `drawn_uniform`
-delayed_rounds: Any = None  # `play_delayed`
-rounds_among: Any = None  # `play_among`
+advise: Any = None  # makes a distribution of the advice of a round, if there is any
+pick: Any = None  # draws an arm
+charge: Any = None  # counts what a round costs; returns the regret so far
+wait: Any = None  # learns the loss of a round, at once or when it is due
+due: Any = None  # learns the loss of a round that is due
+play: Any = None  # `play_round`
 
 
-def given_uniform(uniforms: Any, trial: int, at: int) -> float:
-    """Return a uniform number of a trial that was drawn in advance."""
-    return float(uniforms[trial, at])
+def play_round(
+    parameters: Any, state: Any, t: int, used: int, uniforms: Any, table: Table, rings: Rings, record: Record
+) -> tuple[Any, int]:
+    """Play a round of a trial; return the next state, and how many uniform numbers were used so far.
 
-
-def drawn_uniform(generator: Any, trial: int, at: int) -> float:
-    """Return the next uniform number of the generator of a trial."""
-    return next_uniform(generator)
-
-
-def run(
-    buffers: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-) -> None:
-    """Play some rounds of some trials; `buffers` and `totals` carry on to the next call.
-
-    A row of `buffers`, `uniforms`, `regret` and `arms` and an entry of `totals` belong to a trial; a row of `losses`
-    (what the policy sees) and `costs` (what the regret counts) and an entry of `best` (what the best arm has cost so
-    far) belong to a round. `rooms` has two places for each trial: one for the ticket of a draw, and a blank one. A
-    buffer holds the parameters of its trial, so trials may have different parameters.
+    `rings` and `record` have the rows of the trial.
     """
-    n_rounds, n_arms = losses.shape
+    state = advise(parameters, state, table, t)
+    (probabilities,) = distribution(state)
+    arm, account, probability, used = pick(probabilities, table, t, uniforms, used)
+    record.arms[t] = arm
+    record.regret[t] = charge(record.spent, probabilities, table, t, arm)
+    return wait(parameters, state, t, arm, account, probability, table, rings), used
+
+
+def play_trial(
+    n_arms: int, n_rounds: int, buffer: Any, uniforms: Any, table: Table, rings: Rings, record: Record
+) -> None:
+    """Play some rounds of one trial.
+
+    The state goes from round to round through its buffer, and not in a variable: else the compiler of a GPU loses track
+    of where the vectors are and how long, and the loop takes twice as long.
+    """
+    parameters, used = load_parameters(buffer), 0
+    for t in range(n_rounds):
+        state, used = play(parameters, load(buffer, n_arms), t, used, uniforms, table, rings, record)
+        store(state, buffer)
+
+
+def run(buffers: Any, uniforms: Any, table: Table, rings: Rings, record: Record) -> None:
+    """Play some rounds of some trials, one trial after the other; `buffers`, `rings` and `record.spent` carry on.
+
+    A buffer holds the parameters of its trial, so trials may have different parameters.
+    """
+    n_rounds, n_arms = table.costs.shape
+    for trial in range(buffers.shape[0]):
+        own = of_trial(rings, trial), of_record(record, trial)
+        play_trial(n_arms, n_rounds, buffers[trial], uniforms[trial], table, own[0], own[1])
+
+
+def run_in_pairs(buffers: Any, uniforms: Any, table: Table, rings: Rings, record: Record) -> None:
+    """Do what `run` does, with two trials that take turns, round by round.
+
+    A round is a chain of divisions and roots that wait for each other; while one trial waits, the processor works on
+    the other, which does not depend on it.
+    """
+    n_rounds, n_arms = table.costs.shape
     n_trials = buffers.shape[0]
-    # Two trials take turns, round by round. A round is a chain of divisions and roots that wait for each other; while
-    # one trial waits, the processor works on the other, which does not depend on it.
     for trial in range(0, n_trials, 2):
         paired = trial + 1 < n_trials
         beside = trial + 1 if paired else trial
         given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
         state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
-        room, other_room, blank = rooms[trial, 0], rooms[beside, 0], rooms[trial, 1]
-        total, other_total = totals[trial], totals[beside]
+        own, others = of_trial(rings, trial), of_trial(rings, beside)
+        record_of, record_beside = of_record(record, trial), of_record(record, beside)
         for t in range(n_rounds):
-            arm, total, state = play(given, state, uniforms[trial, t], losses, costs, t, expected, total, room, blank)
-            arms[trial, t] = arm
-            regret[trial, t] = total - best[t]
+            state, _ = play(given, state, t, t, uniforms[trial], table, own, record_of)
             if paired:
-                arm, other_total, other = play(
-                    other_given, other, uniforms[beside, t], losses, costs, t, expected, other_total, other_room, blank
-                )
-                arms[beside, t] = arm
-                regret[beside, t] = other_total - best[t]
-        totals[trial] = total
+                other, _ = play(other_given, other, t, t, uniforms[beside], table, others, record_beside)
         store(state, buffers[trial])
         if paired:
-            totals[beside] = other_total
             store(other, buffers[beside])
 
 
-def play_trial(
-    trial: int,
-    n_arms: int,
-    buffer: Any,
-    room: Any,
-    blank: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-) -> None:
-    """Play some rounds of one trial, as `run` does of many.
-
-    The state goes from round to round through its buffer, and not in a variable: else the compiler of a GPU loses track
-    of where the vectors are and how long, and the loop takes twice as long.
-    """
-    parameters, total = load_parameters(buffer), totals[trial]
-    for t in range(losses.shape[0]):
-        state = load(buffer, n_arms)
-        uniform = uniform_of(uniforms, trial, t)
-        arm, total, state = play(parameters, state, uniform, losses, costs, t, expected, total, room, blank)
-        store(state, buffer)
-        arms[trial, t] = arm
-        regret[trial, t] = total - best[t]
-    totals[trial] = total
+def of_trial(rings: Rings, trial: int) -> Rings:
+    """Return the rings of a trial."""
+    shared = rings.delays.shape[0] == 1
+    delays = rings.delays[0 if shared else trial]
+    return Rings(delays, rings.probabilities[trial], rings.links[trial], rings.tickets[trial], rings.blank)
 
 
-def run_delayed(
-    buffers: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-    first: int,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-) -> None:
-    """Play some rounds of some trials, from round `first` on, with late feedback.
-
-    As `run`, but `losses` has all rounds, and `delays` has, for each trial and each of these rounds, one delay, or one
-    for each arm. Open choices are kept in rings of `size` places, more than the longest delay, which carry on to the
-    next call. Round s has place s modulo size, with the probability of its draw in `open_probabilities` and its ticket
-    in `rooms`, whose last place is blank.
-    The rounds that fall due together form a list. For each place, `links` has the arm drawn there, the next round of
-    the same list, and the first and the last round of the list that falls due when that place comes up (−1 for none).
-    """
-    for trial in range(buffers.shape[0]):
-        delayed_rounds(
-            trial,
-            losses.shape[1],
-            buffers[trial],
-            rooms,
-            uniforms,
-            losses,
-            costs,
-            best,
-            expected,
-            totals,
-            regret,
-            arms,
-            first,
-            delays[trial],
-            open_probabilities,
-            links,
-        )
+def of_record(record: Record, trial: int) -> Record:
+    """Return the rows of a trial."""
+    return Record(record.spent[trial], record.regret[trial], record.arms[trial])
 
 
-def play_delayed(
-    trial: int,
-    n_arms: int,
-    buffer: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-    first: int,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-) -> None:
-    """Play some rounds of one trial, as `run_delayed` does of many."""
-    size = links.shape[2]
-    parameters = load_parameters(buffer)
-    state = load(buffer, n_arms)
-    total = totals[trial]
-    for t in range(len(delays)):
-        (probabilities,) = distribution(state)
-        arm = draw(probabilities, uniform_of(uniforms, trial, t))
-        total = charge(total, probabilities, costs, t, arm, expected)
-        arms[trial, t] = arm
-        regret[trial, t] = total - best[t]
-        now = first + t
-        place = now % size
-        open_probabilities[trial, place] = probabilities[arm]
-        state = note(parameters, state, arm, rooms[trial, place], rooms[trial, size])
-        links[trial, 0, place] = arm
-        s = line_up(links, trial, now, delays[t, min(arm, delays.shape[1] - 1)])
-        while s >= 0:
-            at = s % size
-            arm, probability = links[trial, 0, at], open_probabilities[trial, at]
-            state = learn(parameters, state, arm, losses, s, probability, rooms[trial, at])
-            s = links[trial, 1, at]
-    totals[trial] = total
-    store(state, buffer)
+# What the open names stand for.
 
 
-def run_among(
-    buffers: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    eligible: Any,
-    against: Any,
-    expected: bool,
-    spent: Any,
-    regret: Any,
-    arms: Any,
-    first: int,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-) -> None:
-    """Play some rounds of some trials, in which some arms are away, with late feedback or with delays of 0.
-
-    As `run_delayed`, with these differences. A row of `eligible` says which arms are there, and only their losses and
-    costs are read. A row of `against` has what each arm has cost so far in the rounds in which it was there, inf if it
-    was in none; a row of `spent` has what the choices of one trial have cost in these rounds. A row of `uniforms` has
-    one number for each round in which all arms are there, and two for each other round. The policy learns each loss on
-    an account, which `links` has in place of the arm, and `links` has the arm itself in a fifth place.
-    """
-    for trial in range(buffers.shape[0]):
-        rounds_among(
-            trial,
-            losses.shape[1],
-            buffers[trial],
-            rooms,
-            uniforms,
-            losses,
-            costs,
-            eligible,
-            against,
-            expected,
-            spent,
-            regret,
-            arms,
-            first,
-            delays[trial],
-            open_probabilities,
-            links,
-        )
+def given_uniform(uniforms: Any, at: int) -> float:
+    """Return a uniform number that was drawn in advance."""
+    return float(uniforms[at])
 
 
-def play_among(
-    trial: int,
-    n_arms: int,
-    buffer: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    eligible: Any,
-    against: Any,
-    expected: bool,
-    spent: Any,
-    regret: Any,
-    arms: Any,
-    first: int,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-) -> None:
-    """Play some rounds of one trial, as `run_among` does of many."""
-    size = links.shape[2]
-    parameters = load_parameters(buffer)
-    state = load(buffer, n_arms)
-    used = 0
-    for t in range(eligible.shape[0]):
-        (probabilities,) = distribution(state)
-        n_here = 0
-        for k in range(n_arms):
-            n_here += 1 if eligible[t, k] else 0
-        uniform = uniform_of(uniforms, trial, used)
-        if n_here == n_arms:
-            arm = draw(probabilities, uniform)
-            account, probability = arm, probabilities[arm]
-            used += 1
-        else:
-            other = uniform_of(uniforms, trial, used + 1)
-            arm, _, account, probability = draw_among(probabilities, eligible[t], uniform, other)
-            used += 2
-        cost = cost_among(probabilities, eligible, costs, t) if expected else costs[t, arm]
-        arms[trial, t] = arm
-        regret[trial, t] = charge_accounts(spent[trial], cost, eligible, against, t)
-        now = first + t
-        place = now % size
-        open_probabilities[trial, place] = probability
-        state = note(parameters, state, account, rooms[trial, place], rooms[trial, size])
-        links[trial, 0, place] = account
-        links[trial, 4, place] = arm
-        s = line_up(links, trial, now, delays[t, min(arm, delays.shape[1] - 1)])
-        while s >= 0:
-            at = s % size
-            drawn, account, probability = links[trial, 4, at], links[trial, 0, at], open_probabilities[trial, at]
-            state = credit(parameters, state, drawn, account, losses[s, drawn], probability, rooms[trial, at])
-            s = links[trial, 1, at]
-    store(state, buffer)
+def drawn_uniform(generator: Any, at: int) -> float:
+    """Return the next uniform number of a generator."""
+    return next_uniform(generator)
 
 
-def run_advised(
-    buffers: Any,
-    rooms: Any,
-    uniforms: Any,
-    losses: Any,
-    costs: Any,
-    awake: Any,
-    against: Any,
-    expected: bool,
-    spent: Any,
-    regret: Any,
-    arms: Any,
-    first: int,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-    advice: Any,
-) -> None:
-    """Play some rounds of some trials in which experts give advice, with late feedback or with delays of 0.
-
-    As `run_delayed`, with the advice of a round in each row of `advice`. Regret is against experts: `awake`, `against`
-    and `spent` are to them what `eligible`, `against` and `spent` are to arms in `run_among`.
-    """
-    n_arms, size = losses.shape[1], links.shape[2]
-    for trial in range(buffers.shape[0]):
-        parameters = load_parameters(buffers[trial])
-        state = load(buffers[trial], n_arms)
-        for t in range(advice.shape[0]):
-            state = advised(parameters, state, advice[t])
-            (probabilities,) = distribution(state)
-            arm = draw(probabilities, uniforms[trial, t])
-            cost = charge(0.0, probabilities, costs, t, arm, expected)
-            arms[trial, t] = arm
-            regret[trial, t] = charge_accounts(spent[trial], cost, awake, against, t)
-            now = first + t
-            place = now % size
-            open_probabilities[trial, place] = probabilities[arm]
-            state = note(parameters, state, arm, advice[t], rooms[trial, place], rooms[trial, size])
-            links[trial, 0, place] = arm
-            s = line_up(links, trial, now, delays[trial, t, min(arm, delays.shape[2] - 1)])
-            while s >= 0:
-                at = s % size
-                arm, probability = links[trial, 0, at], open_probabilities[trial, at]
-                state = learn(parameters, state, arm, losses, s, probability, rooms[trial, at])
-                s = links[trial, 1, at]
-        store(state, buffers[trial])
+def without_advice(parameters: Any, state: Any, table: Table, t: int) -> Any:
+    """Leave the state as it is."""
+    return state
 
 
-def line_up(links: Any, trial: int, now: int, delay: int) -> int:
+def advise_rounds(parameters: Any, state: Any, table: Table, t: int) -> Any:
+    """Let the policy find its distribution by the advice of a round."""
+    return advised(parameters, state, table.advice[t])
+
+
+def draw_any(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, int]:
+    """Draw one of all arms; return it, the account of its loss, its probability, and how many numbers are used."""
+    arm = draw(probabilities, uniform_of(uniforms, used))
+    return arm, arm, probabilities[arm], used + 1
+
+
+def draw_there(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, int]:
+    """Draw one of the arms that are there, with two uniform numbers if they are not all."""
+    n_arms, n_there = len(probabilities), 0
+    for k in range(n_arms):
+        n_there += 1 if table.there[t, k] else 0
+    uniform = uniform_of(uniforms, used)
+    if n_there == n_arms:
+        arm = draw(probabilities, uniform)
+        return arm, arm, probabilities[arm], used + 1
+    other = uniform_of(uniforms, used + 1)
+    arm, _, account, probability = draw_among(probabilities, table.there[t], uniform, other)
+    return arm, account, probability, used + 2
+
+
+def cost_of(total: float, probabilities: Any, table: Table, t: int, arm: int) -> float:
+    """Return the total plus the cost of a round: the cost of the arm, or the expected cost."""
+    if table.expected:
+        for k in range(len(probabilities)):
+            total += probabilities[k] * table.costs[t, k]
+        return total
+    return float(total + table.costs[t, arm])
+
+
+def cost_among(probabilities: Any, table: Table, t: int, arm: int) -> float:
+    """Return what a draw among the arms that are there costs: the arm, or on average."""
+    if not table.expected:
+        return float(table.costs[t, arm])
+    n_arms, n_there, there = len(probabilities), 0, 0.0
+    for k in range(n_arms):
+        if table.there[t, k]:
+            n_there += 1
+            there += probabilities[k]
+    cost = 0.0
+    for k in range(n_arms):
+        if table.there[t, k]:
+            if n_there == n_arms:
+                share = probabilities[k]
+            else:
+                share = probabilities[k] / there if there > 0.0 else 1.0 / n_there
+            cost += share * table.costs[t, k]
+    return cost
+
+
+def charge_best(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+    """Count the cost of a round; return the regret against the best arm."""
+    spent[0] = cost_of(spent[0], probabilities, table, t, arm)
+    return float(spent[0] - table.against[t, 0])
+
+
+def charge_there(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+    """Count the cost of a round for the arms that are there; return the largest regret against one."""
+    return charge_each(spent, cost_among(probabilities, table, t, arm), table, t)
+
+
+def charge_awake(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+    """Count the cost of a round for the experts who give advice; return the largest regret against one."""
+    return charge_each(spent, cost_of(0.0, probabilities, table, t, arm), table, t)
+
+
+def charge_each(spent: Any, cost: float, table: Table, t: int) -> float:
+    """Add a cost to what was spent while each of those who count now did; return the largest regret against one."""
+    largest = -math.inf
+    for k in range(len(spent)):
+        if table.there[t, k]:
+            spent[k] += cost
+        largest = max(largest, spent[k] - table.against[t, k])
+    return largest
+
+
+def learn_at_once(
+    parameters: Any, state: Any, t: int, arm: int, account: int, probability: float, table: Table, rings: Rings
+) -> Any:
+    """Learn the loss of a round in that round."""
+    state = note(parameters, state, account, table.advice, t, rings.tickets[0], rings.blank)
+    return learn(parameters, state, arm, account, table.losses, table.first + t, probability, rings.tickets[0])
+
+
+def learn_when_due(
+    parameters: Any, state: Any, t: int, arm: int, account: int, probability: float, table: Table, rings: Rings
+) -> Any:
+    """Keep an open choice until its loss is due, and learn all losses that are due now."""
+    links, size, now = rings.links, rings.links.shape[1], table.first + t
+    place = now % size
+    rings.probabilities[place] = probability
+    state = note(parameters, state, account, table.advice, t, rings.tickets[place], rings.blank)
+    delay = rings.delays[t, min(arm, rings.delays.shape[1] - 1)]
+    links[ARM, place], links[ACCOUNT, place] = arm if delay >= 0 else GONE, account
+    s = line_up(links, now, max(delay, 0))
+    while s >= 0:
+        state = due(parameters, state, s, s % size, table, rings)
+        s = links[NEXT, s % size]
+    return state
+
+
+def learn_due(parameters: Any, state: Any, s: int, at: int, table: Table, rings: Rings) -> Any:
+    """Learn the loss of round `s`, whose choice is at this place, or close that choice without one."""
+    arm, account, probability = rings.links[ARM, at], rings.links[ACCOUNT, at], rings.probabilities[at]
+    if arm == GONE:
+        return close(parameters, state, account, probability, rings.tickets[at])
+    return learn(parameters, state, arm, account, table.losses, s, probability, rings.tickets[at])
+
+
+def line_up(links: Any, now: int, delay: int) -> int:
     """Let the round `now` fall due after a delay; return the first round of the list that falls due now, −1 for none.
 
     The list is emptied; the links from round to round in it stay.
     """
-    size = links.shape[2]
-    place, due = now % size, (now + delay) % size
-    links[trial, 1, place] = -1
-    if links[trial, 2, due] < 0:
-        links[trial, 2, due] = now
+    size = links.shape[1]
+    place, at = now % size, (now + delay) % size
+    links[NEXT, place] = -1
+    if links[FIRST, at] < 0:
+        links[FIRST, at] = now
     else:
-        links[trial, 1, links[trial, 3, due] % size] = now
-    links[trial, 3, due] = now
-    first = links[trial, 2, place]
-    links[trial, 2, place] = -1
+        links[NEXT, links[LAST, at] % size] = now
+    links[LAST, at] = now
+    first = links[FIRST, place]
+    links[FIRST, place] = -1
     return int(first)
 
 
-# The functions that replace the open names, beside those of `umab.engine.kernels`.
+class Parts(NamedTuple):
+    """How a kind of simulation picks arms, charges regret and waits for losses, and the functions that these call."""
 
-PARTS = {"uniform_of": given_uniform, "line_up": line_up}
-PARTS_ADVISED = {"line_up": line_up, "charge_accounts": charge_accounts}
-PARTS_AMONG = {**PARTS, "draw_among": draw_among, "cost_among": cost_among, "charge_accounts": charge_accounts}
-
-
-def steps_delayed(policy: Policy) -> dict[str, Any]:
-    """Return the steps that `run_delayed` uses."""
-    return {**kernels.steps(policy), "delayed_rounds": play_delayed}
+    pick: Callable[..., Any]
+    charge: Callable[..., Any]
+    wait: Callable[..., Any]
 
 
-def steps_among(policy: Policy) -> dict[str, Any]:
-    """Return the steps that `run_among` uses."""
-    return {**kernels.steps_among(policy), "rounds_among": play_among}
+KINDS: dict[Kind, Parts] = {
+    "plain": Parts(draw_any, charge_best, learn_at_once),
+    "late": Parts(draw_any, charge_best, learn_when_due),
+    "among": Parts(draw_there, charge_there, learn_when_due),
+    "rows": Parts(draw_any, charge_awake, learn_when_due),
+    "arms": Parts(draw_any, charge_awake, learn_when_due),
+}

@@ -27,11 +27,11 @@ def simulate_cells(policies: Sequence[Policy], works: Sequence[Work]) -> list[Re
     place = {id(work.losses): k for k, work in enumerate(tables)}
     task = gpu_trials.Task(
         losses=[work.losses for work in tables],
-        costs=[work.costs for work in tables],
+        tables=[work.table() for work in tables],
+        kind=first.kind,
         delays=first.delays,
         n_trials=first.n_trials,
         seed=first.seed,
-        expected=first.expected,
         advance=advance,
     )
     cells = [

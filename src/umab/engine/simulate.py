@@ -17,19 +17,15 @@ from umab._support.progress import Progress
 from umab.algorithms.base import Policy
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import is_known
+from umab.engine import loops
 from umab.engine.advised import advice_for
-from umab.engine.compiled import (
-    advised_simulation_kernel,
-    delayed_simulation_kernel,
-    simulation_kernel,
-    simulation_kernel_among,
-)
-from umab.engine.delays import Delays
+from umab.engine.compiled import simulation_kernel
+from umab.engine.delays import Delays, rows_for
 from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
-from umab.results.among import CostsAmong, costs_of
+from umab.results.among import costs_of
 from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.results.result import Result
 from umab.tables.advice import Advice
@@ -114,9 +110,10 @@ def simulate(
         How many rounds late the loss of a round arrives: a whole number; an array with one for each round; rounds ×
         arms of them, if the delay depends on the arm that is drawn, as run times do; or a function of a random
         generator and the number of rounds that returns such an array. The function is called for each trial, with a
-        stream of its own. With delay d, the policy learns from the loss of round s before the draw
-        of round s + d + 1. Losses that are due together arrive in the order of their draws, and choices still open at
-        the end are forgotten. Every policy uses the probability at the time of the draw. None means no delay.
+        stream of its own. With delay d, the policy learns from the loss of round s before the draw of round s + d + 1.
+        In an array, −1 says that the loss never comes: the draw is closed without one, at once. Losses that are due
+        together arrive in the order of their draws, and choices still open at the end are forgotten. Every policy uses
+        the probability at the time of the draw. None means no delay.
     eligible
         Which arms are there in which round: rounds × arms of booleans, an array or a frame, with at least one arm in
         every round. None means all arms always, except for arms that are away in `losses` itself, see `Losses.of`.
@@ -168,7 +165,7 @@ def simulate(
     wanted = [advice_for(each, advised, table, device) for each in wanted]
     for each in wanted:
         check_range(each, table)
-    late = None if delays is None else Delays.of(delays, table.n_rounds, table.n_arms)
+    late = None if delays is None else Delays.of(delays, table.n_rounds, table.n_arms, may_never=True)
     shown: contextlib.AbstractContextManager[Progress] = (
         contextlib.nullcontext(progress)
         if isinstance(progress, Progress)
@@ -260,64 +257,54 @@ def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -
 
 def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in order; only a few are running or waiting at any time, so memory does not grow."""
-    if work.advice is not None:
-        kernel = advised_simulation_kernel(policy, work.advice.is_sure)
-    elif isinstance(work.costs, CostsAmong):
-        kernel = simulation_kernel_among(policy)
-    else:
-        kernel = simulation_kernel(policy) if work.delays is None else delayed_simulation_kernel(policy)
-    layout = layout_of(policy)
-    start = layout.start(policy, work.losses.n_arms)
+    layout, n_arms = layout_of(policy), work.losses.n_arms
+    start, blank = layout.start(policy, n_arms), blank_ticket(policy, layout, n_arms)
+    late = Delays.of(0, work.losses.n_rounds) if work.delays is None else work.delays
+    ready = _Ready(policy, layout, simulation_kernel(policy, work.kind), start, blank, work.table(), late)
     waiting: deque[Future[_Block]] = deque()
     for first in range(0, work.n_trials, TRIALS_A_BLOCK):
         trials = slice(first, min(first + TRIALS_A_BLOCK, work.n_trials))
-        waiting.append(pool.submit(_run_block, policy, kernel, layout, start, work, rows, trials))
+        waiting.append(pool.submit(_run_block, ready, work, rows, trials))
         if len(waiting) > 2 * n_threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
 
 
-def _run_block(
-    policy: Policy, kernel: Any, layout: Layout, start: Curve, work: Work, rows: Rows, trials: slice
-) -> _Block:
-    n_rounds, n_arms, costs = work.losses.n_rounds, work.losses.n_arms, work.costs
-    among = isinstance(costs, CostsAmong)
+class _Ready(NamedTuple):
+    """What all blocks of a policy share."""
+
+    policy: Policy
+    layout: Layout
+    kernel: Any
+    start: Curve
+    blank: Curve
+    table: loops.Table
+    delays: Delays
+
+
+def _run_block(ready: _Ready, work: Work, rows: Rows, trials: slice) -> _Block:
+    n_rounds, table = work.losses.n_rounds, ready.table
     streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
-    buffers = np.tile(start, (len(streams), 1))
-    totals = np.zeros((len(streams), costs.against.shape[1]) if isinstance(costs, CostsAmong) else len(streams))
-    n_open = 1
+    buffers, spent = np.tile(ready.start, (len(streams), 1)), np.zeros((len(streams), table.against.shape[1]))
+    late = rows_for(ready.delays, work.seed, range(trials.start, trials.stop), n_rounds)
+    rings = loops.Rings.of(len(streams), ready.blank, late)
     mean, squares = np.empty(n_rounds), np.empty(n_rounds)
-    delays = Delays.of(0, n_rounds) if work.delays is None and among else work.delays
-    if delays is not None:
-        late = delays.of_trials(work.seed, range(trials.start, trials.stop), n_rounds)
-        n_open = int(late.max()) + 1
-        chances, links = np.zeros((len(streams), n_open)), np.full((len(streams), 5 if among else 4, n_open), -1)
-    rooms = np.tile(blank_ticket(policy, layout, n_arms), (len(streams), n_open + 1, 1))
     for piece in pieces(n_rounds):
         if work.stop.is_set() or work.bar.stopped.is_set():
             raise CancelledError
-        shape = (len(streams), piece.stop - piece.start)
-        n_uniforms = numbers_needed(work.losses, piece)
-        uniforms, regret = np.empty((len(streams), n_uniforms)), np.empty(shape)
-        arms = np.empty(shape, dtype=np.int32)
+        uniforms = np.empty((len(streams), numbers_needed(work.losses, piece)))
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
-        losses = work.losses.table[piece] if delays is None else work.losses.table
-        compared = work.costs.in_rounds(piece)
-        arguments = (buffers, rooms, uniforms, losses, *compared, work.expected, totals, regret, arms)
-        if delays is None:
-            kernel(*arguments)
-        else:
-            given = () if work.advice is None else (work.advice.table[piece],)
-            kernel(*arguments, piece.start, np.ascontiguousarray(late[:, piece]), chances, links, *given)
-        mean[piece], squares[piece] = mean_and_squares(regret)
-        rows.final[trials] = regret[:, -1]
+        record = loops.Record.of(spent, piece.stop - piece.start)
+        ready.kernel(buffers, uniforms, table.rounds(piece), rings.rounds(piece), record)
+        mean[piece], squares[piece] = mean_and_squares(record.regret)
+        rows.final[trials] = record.regret[:, -1]
         if rows.arms is not None:
-            rows.arms[trials, piece] = arms
+            rows.arms[trials, piece] = record.arms
         if rows.regret is not None:
-            rows.regret[trials, piece] = regret
-    check_distribution(policy, layout.probabilities(buffers))
+            rows.regret[trials, piece] = record.regret
+    check_distribution(ready.policy, ready.layout.probabilities(buffers))
     return _Block(trials, mean, squares, buffers)
 
 

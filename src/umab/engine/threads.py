@@ -1,14 +1,15 @@
 """The kernels of a GPU, one thread for each trial, with names left open; `umab.engine.gpu` fills them in.
 
-They are thin: they find the place of a thread, and call the loops of `umab.engine.loops` for it. A row of `buffers`,
-`generators`, `regret` and `arms` and an entry of `totals` belong to a thread. Threads come in blocks, and an
-entry of `tables` belongs to a block: trials on several tables can run at once.
+They are thin: they find the place of a thread, and call the loop of `umab.engine.loops` for it. A row of `buffers`,
+`generators` and what is in `Rings` and `Record` belongs to a thread. Threads come in blocks, and an entry of `tables`
+belongs to a block: trials on several tables, which `Table` has all, can run at once.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from umab.engine.loops import Record, Rings, Table, of_record
 from umab.engine.pcg import GENERATOR_SIZE, seed_generator
 from umab.results.regret import TRIALS_A_BLOCK
 
@@ -16,7 +17,9 @@ from umab.results.regret import TRIALS_A_BLOCK
 cuda: Any = None
 float64: Any = None
 int64: Any = None
-rounds: Any = None  # `play_trial`, `play_delayed` or `play_among`
+play_trial: Any = None  # that of `umab.engine.loops`
+rings_of: Any = None  # `rings_at_once` or `rings_when_due`
+play_thread: Any = None  # `play_in_thread`
 N_ARMS: int = 0
 SIZE: int = 0  # of the buffer of a trial
 TICKET_SIZE: int = 0
@@ -37,162 +40,70 @@ def begin(buffers: Any, generators: Any, starts: Any, start_of: Any, pool: Any, 
 
 
 def run_in_thread(
-    buffers: Any,
-    generators: Any,
-    tables: Any,
-    blank: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    first: int,
-    stop: int,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
+    buffers: Any, generators: Any, tables: Any, table: Table, rings: Rings, record: Record, first: int, stop: int
 ) -> None:
     """Play some rounds, with the state in the memory of the thread."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        table = tables[at // TRIALS_A_BLOCK]
         buffer = cuda.local.array(SIZE, float64)
-        room = cuda.local.array(TICKET_SIZE, float64)
-        generator = cuda.local.array(GENERATOR_SIZE, int64)
         for k in range(SIZE):
             buffer[k] = buffers[at, k]
-        for k in range(GENERATOR_SIZE):
-            generator[k] = generators[at, k]
-        seen, counted, least = losses[table, first:stop], costs[table, first:stop], best[table, first:stop]
-        rounds(at, N_ARMS, buffer, room, blank, generator, seen, counted, least, expected, totals, regret, arms)
+        generator = cuda.local.array(GENERATOR_SIZE, int64)
+        room = cuda.local.array((1, TICKET_SIZE), float64)
+        play_thread(at, buffer, generator, room, generators, tables, table, rings, record, first, stop)
         for k in range(SIZE):
             buffers[at, k] = buffer[k]
-        for k in range(GENERATOR_SIZE):
-            generators[at, k] = generator[k]
 
 
 def run_in_device(
-    buffers: Any,
-    generators: Any,
-    tables: Any,
-    blank: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
-    first: int,
-    stop: int,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
+    buffers: Any, generators: Any, tables: Any, table: Table, rings: Rings, record: Record, first: int, stop: int
 ) -> None:
     """Play some rounds, with the state in the memory of the device."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        table = tables[at // TRIALS_A_BLOCK]
-        room = cuda.local.array(TICKET_SIZE, float64)
         generator = cuda.local.array(GENERATOR_SIZE, int64)
-        for k in range(GENERATOR_SIZE):
-            generator[k] = generators[at, k]
-        seen, counted, least = losses[table, first:stop], costs[table, first:stop], best[table, first:stop]
-        rounds(at, N_ARMS, buffers[at], room, blank, generator, seen, counted, least, expected, totals, regret, arms)
-        for k in range(GENERATOR_SIZE):
-            generators[at, k] = generator[k]
+        room = cuda.local.array((1, TICKET_SIZE), float64)
+        play_thread(at, buffers[at], generator, room, generators, tables, table, rings, record, first, stop)
 
 
-def run_delayed(
-    buffers: Any,
+def play_in_thread(
+    at: int,
+    buffer: Any,
+    generator: Any,
+    room: Any,
     generators: Any,
     tables: Any,
-    rooms: Any,
-    losses: Any,
-    costs: Any,
-    best: Any,
+    table: Table,
+    rings: Rings,
+    record: Record,
     first: int,
     stop: int,
-    expected: bool,
-    totals: Any,
-    regret: Any,
-    arms: Any,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
 ) -> None:
-    """Play some rounds with late feedback. If all trials have the same delays, `delays` has them once."""
-    at = cuda.grid(1)
-    if at < buffers.shape[0]:
-        table = tables[at // TRIALS_A_BLOCK]
-        generator = cuda.local.array(GENERATOR_SIZE, int64)
-        for k in range(GENERATOR_SIZE):
-            generator[k] = generators[at, k]
-        own = delays[at if delays.shape[0] > 1 else 0, first:stop]
-        rounds(
-            at,
-            N_ARMS,
-            buffers[at],
-            rooms,
-            generator,
-            losses[table],
-            costs[table, first:stop],
-            best[table, first:stop],
-            expected,
-            totals,
-            regret,
-            arms,
-            first,
-            own,
-            open_probabilities,
-            links,
-        )
-        for k in range(GENERATOR_SIZE):
-            generators[at, k] = generator[k]
+    """Play the rounds from `first` to before `stop` of the trial of a thread.
+
+    `generator` and `room`, the place of a ticket, are in the memory of the thread.
+    """
+    for k in range(GENERATOR_SIZE):
+        generator[k] = generators[at, k]
+    k = tables[at // TRIALS_A_BLOCK]
+    rows = slice(first, stop)
+    parts = table.costs[k, rows], table.there[k, rows], table.against[k, rows], table.advice[k, rows]
+    seen = Table(table.losses[k], parts[0], parts[1], parts[2], parts[3], first, table.expected)
+    own = rings_of(rings, at, room, first, stop)
+    play_trial(N_ARMS, stop - first, buffer, generator, seen, own, of_record(record, at))
+    for k in range(GENERATOR_SIZE):
+        generators[at, k] = generator[k]
 
 
-def run_among(
-    buffers: Any,
-    generators: Any,
-    rooms: Any,
-    losses: Any,
-    costs: Any,
-    eligible: Any,
-    against: Any,
-    first: int,
-    stop: int,
-    expected: bool,
-    spent: Any,
-    regret: Any,
-    arms: Any,
-    delays: Any,
-    open_probabilities: Any,
-    links: Any,
-) -> None:
-    """Play some rounds in which some arms are away, on one table."""
-    at = cuda.grid(1)
-    if at < buffers.shape[0]:
-        generator = cuda.local.array(GENERATOR_SIZE, int64)
-        for k in range(GENERATOR_SIZE):
-            generator[k] = generators[at, k]
-        own = delays[at if delays.shape[0] > 1 else 0, first:stop]
-        rounds(
-            at,
-            N_ARMS,
-            buffers[at],
-            rooms,
-            generator,
-            losses,
-            costs[first:stop],
-            eligible[first:stop],
-            against[first:stop],
-            expected,
-            spent,
-            regret,
-            arms,
-            first,
-            own,
-            open_probabilities,
-            links,
-        )
-        for k in range(GENERATOR_SIZE):
-            generators[at, k] = generator[k]
+def rings_at_once(rings: Rings, at: int, room: Any, first: int, stop: int) -> Rings:
+    """Return the rings of a thread whose losses are never late: one place, in its own memory."""
+    return Rings(rings.delays[0], rings.probabilities[0], rings.links[0], room, rings.blank)
+
+
+def rings_when_due(rings: Rings, at: int, room: Any, first: int, stop: int) -> Rings:
+    """Return the rings of a thread. If all trials have the same delays, they are there once."""
+    delays = rings.delays[at if rings.delays.shape[0] > 1 else 0, first:stop]
+    return Rings(delays, rings.probabilities[at], rings.links[at], rings.tickets[at], rings.blank)
 
 
 def sum_blocks(regret: Any, sizes: Any, means: Any, squares: Any) -> None:
@@ -253,12 +164,10 @@ def contract(factors: Any, out: Any) -> None:
     out[0] = factors[0] * factors[1] + factors[2]
 
 
-def begin_delayed(rooms: Any, blank: Any, links: Any) -> None:
-    """Empty the rings of open choices, and put a blank ticket where the loop looks for one."""
+def empty_rings(links: Any) -> None:
+    """Empty the rings of open choices."""
     at = cuda.grid(1)
     if at < links.shape[0]:
-        for k in range(blank.shape[0]):
-            rooms[at, rooms.shape[1] - 1, k] = blank[k]
         for kind in range(links.shape[1]):
             for place in range(links.shape[2]):
                 links[at, kind, place] = -1

@@ -14,11 +14,12 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.engine.compiled import compiler_version
 from umab.engine.delays import Delays
+from umab.engine.loops import Kind, Table
 from umab.results.among import CostsAmong
 from umab.results.regret import Costs
 from umab.results.result import Result
 from umab.tables.advice import Advice
-from umab.tables.losses import Losses, Table
+from umab.tables.losses import Losses
 
 Curve = npt.NDArray[np.float64]
 Keep = Literal["all", "arms", "summary"]
@@ -39,12 +40,32 @@ class Work(NamedTuple):
     bar: Progress
     stop: threading.Event
 
+    @property
+    def kind(self) -> Kind:
+        """What kind of loop plays the trials."""
+        if self.advice is not None:
+            return "arms" if self.advice.is_sure else "rows"
+        if isinstance(self.costs, CostsAmong):
+            return "among"
+        return "plain" if self.delays is None else "late"
+
+    def table(self) -> Table:
+        """Return what the loop plays on."""
+        return Table.of(
+            self.losses.table,
+            self.costs.table,
+            self.costs.against if isinstance(self.costs, CostsAmong) else self.costs.best,
+            there=self.costs.eligible if isinstance(self.costs, CostsAmong) else None,
+            advice=None if self.advice is None else self.advice.table,
+            expected=self.expected,
+        )
+
 
 class Rows(NamedTuple):
     """Arrays for what is kept of the trials; each block of trials fills its own rows."""
 
     final: Curve
-    regret: Table | None
+    regret: Curve | None
     arms: npt.NDArray[Any] | None
 
     @classmethod

@@ -17,7 +17,7 @@ from umab._support import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
-from umab.engine.compiled import crediting_kernel, drawing_kernel, online_kernels
+from umab.engine.compiled import closing_kernel, crediting_kernel, drawing_kernel, online_kernels
 from umab.engine.layout import Buffer, blank_ticket, layout_of
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
@@ -32,6 +32,7 @@ from umab.online.migrations import VERSION, check_version, migrated
 from umab.online.uniforms import Uniforms
 
 _new = tuple.__new__
+_NO_TICKET = np.empty(0)
 
 
 class Core:
@@ -72,7 +73,8 @@ class Core:
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._load_kernels()
-        self._has_tickets, self._tells_accounts = self.layout.ticket is not None, policy.credited is not None
+        self._has_tickets = self.layout.ticket is not None
+        self._tells_accounts, self._tells_closed = policy.credited is not None, policy.closed is not None
         self._blanks = functools.cache(functools.partial(blank_ticket, policy, self.layout))
         self._before: Before | None = None
 
@@ -163,13 +165,22 @@ class Core:
         self._select(buffer, len(self.labels), 0.0, account, ticket)
         return ticket
 
+    def let_go(self, known: Open) -> None:
+        """Forget an open choice, which is kept elsewhere from now on."""
+        identity = known[0].id
+        if self._before is not None:
+            self._before.open.pop(identity, None)
+        del self.open[identity]
+
     def close(self, known: Open, loss: float | None) -> None:
-        """Close a choice and learn its loss, if there is one and its arm is still there."""
+        """Close a choice and learn its loss, or that there is none, if its arm is still there."""
         choice, index, account, probability, ticket, _, _ = known
         n_arms = len(self.labels)
         apart = self._credit if self._tells_accounts and account != index else None
         drawn = -1 if index is None else index
-        if account is None or loss is None:  # nothing is learned, so that a change of arms goes on
+        room = _NO_TICKET if ticket is None else ticket
+        closing = self._closing if loss is None and self._tells_closed else None
+        if account is None or (loss is None and closing is None):  # nothing is told, so that a change of arms goes on
             if self._before is not None:
                 self._before.open.pop(choice.id, None)
         else:
@@ -177,13 +188,17 @@ class Core:
         # Python checks for signals after calls, and there is no call between closing the choice and learning its loss.
         # So a Ctrl-C finds both done or neither.
         del self.open[choice.id]
-        if account is not None and loss is not None:
-            if apart is not None:
-                apart(self.buffer, n_arms, account, loss, probability, drawn)
-            elif ticket is None:
-                self._update(self.buffer, n_arms, account, loss, probability, False)
-            else:
-                self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
+        if account is None:
+            pass
+        elif loss is None:
+            if closing is not None:
+                closing(self.buffer, n_arms, account, probability, room)
+        elif apart is not None:
+            apart(self.buffer, n_arms, account, loss, probability, drawn, room)
+        elif ticket is None:
+            self._update(self.buffer, n_arms, account, loss, probability, False)
+        else:
+            self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
 
     @functools.cached_property
     def _credit(self) -> Callable[..., None]:
@@ -195,30 +210,55 @@ class Core:
         drawing_kernel()
         if self._tells_accounts:
             crediting_kernel(self.policy)
+        if self._tells_closed:
+            closing_kernel(self.policy)
+
+    @functools.cached_property
+    def _closing(self) -> Callable[..., None]:
+        """The function for draws that are closed without a loss, which is compiled when it is first needed."""
+        return closing_kernel(self.policy)
 
     def settle(self, draw: Draw, index: int | None, loss: float) -> None:
         """Learn the loss of a draw that was released, if the arm of its account is there; its own arm is `index`."""
         account, n_arms, probability = self.index.get(draw.account), len(self.labels), draw.account_probability
         if account is None:
             return
-        ticket: tuple[Buffer, ...] = ()
-        if self.layout.ticket is not None:
-            try:
-                kept = kept_ticket(self.policy, self.layout, self.labels, draw.ticket)
-            except KeyError as error:
-                raise AlteredChoiceError(
-                    f"a draw must come back as it was released, but {error} is missing in ticket={draw.ticket!r}"
-                ) from None
-            except (ValueError, TypeError) as error:
-                raise AlteredChoiceError(f"a draw must come back as it was released: {error}") from None
-            if kept is None:  # what to learn depends on arms that nobody knows any more
-                return
-            ticket = (kept,)
+        ticket = self._kept_ticket(draw)
+        if ticket is None:
+            return
         self._before = None
         if self._tells_accounts and account != index:
-            self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index)
+            self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index, ticket)
+        elif self._has_tickets:
+            self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
         else:
-            self._update(self.buffer, n_arms, account, loss, probability, False, *ticket)
+            self._update(self.buffer, n_arms, account, loss, probability, False)
+
+    def give_up(self, draw: Draw) -> None:
+        """Close a draw that was released, without a loss."""
+        account = self.index.get(draw.account)
+        if account is None or not self._tells_closed:
+            return
+        ticket = self._kept_ticket(draw)
+        if ticket is not None:
+            self._before = None
+            self._closing(self.buffer, len(self.labels), account, draw.account_probability, ticket)
+
+    def _kept_ticket(self, draw: Draw) -> Buffer | None:
+        """Return the ticket of a draw that was released, an empty one if the policy has none.
+
+        None says that what to learn depends on arms that nobody knows any more.
+        """
+        if not self._has_tickets:
+            return _NO_TICKET
+        try:
+            return kept_ticket(self.policy, self.layout, self.labels, draw.ticket)
+        except KeyError as error:
+            raise AlteredChoiceError(
+                f"a draw must come back as it was released, but {error} is missing in ticket={draw.ticket!r}"
+            ) from None
+        except (ValueError, TypeError) as error:
+            raise AlteredChoiceError(f"a draw must come back as it was released: {error}") from None
 
     def learn(self, index: int, loss: float, probability: float) -> None:
         """Learn the loss of an arm chosen without a draw, which the policy sees as a selection and an update."""

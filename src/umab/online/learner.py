@@ -372,7 +372,7 @@ class Learner(Guarded, Generic[L]):
         """
         known = self._core.known(choice)
         draw = self._core.draw_of(known)
-        self._core.close(known, None)
+        self._core.let_go(known)
         self._n_quiet = 0  # the keeper of the draw knows whether its feedback is missing
         return draw
 
@@ -394,12 +394,16 @@ class Learner(Guarded, Generic[L]):
         self._n_quiet = 0
 
     @changing
-    def forget(self, choice: Choice[L]) -> None:
+    def forget(self, choice: Choice[L] | Draw[L]) -> None:
         """Close a choice whose feedback will never be known, and learn nothing from it.
 
-        A failure is better reported as a loss: an arm whose failures are forgotten looks good.
+        A failure is better reported as a loss: an arm whose failures are forgotten looks good. A draw that was released
+        may be forgotten too, at most once, and still be settled later. Policies that wait for losses are told.
         """
-        self._core.close(self._core.known(choice), None)
+        if isinstance(choice, (tuple, list)) and len(choice) > len(Choice._fields):
+            self._core.give_up(checked_draw(choice))
+        else:
+            self._core.close(self._core.known(choice), None)
 
     @changing
     def expire(

@@ -56,10 +56,6 @@ class CostsAmong(NamedTuple):
             sums, seen = running[-1], seen_by[-1]
         return cls(costs, there, against, exponent + room)
 
-    def in_rounds(self, piece: slice) -> tuple[Table, Mask, Table]:
-        """Return what the compiled loop compares in some rounds: the costs, which arms are there, and `against`."""
-        return self.table[piece], self.eligible[piece], self.against[piece]
-
     def in_losses(self, counted: Table) -> Table:
         """Convert from the unit of the costs to the unit of the losses, in place."""
         with np.errstate(over="ignore"):

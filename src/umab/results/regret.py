@@ -50,10 +50,6 @@ class Costs(NamedTuple):
             sums = running[-1]
         return cls(costs, best, exponent + room)
 
-    def in_rounds(self, piece: slice) -> tuple[Table, npt.NDArray[np.float64]]:
-        """Return what the compiled loop compares in some rounds: the costs, and those of the best arm so far."""
-        return self.table[piece], self.best[piece]
-
     def in_losses(self, counted: Table) -> Table:
         """Convert from the unit of the costs to the unit of the losses, in place."""
         with np.errstate(over="ignore"):
