@@ -11,7 +11,7 @@ help:
 	@echo "make paper          the same, and write docs/paper.md and its figures from it"
 	@echo "make docs           build the documentation site into site/; site/index.html works without a server"
 	@echo "make theory         search for worst cases and write docs/theory.md and docs/errata.md"
-	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md, docs/suite-changing.md and docs/suite-heavy.md"
+	@echo "make suite          run all policies on the suite of loss tables and write docs/suite.md, docs/suite-changing.md, docs/suite-heavy.md and docs/suite-service.md"
 	@echo "make changing       measure how the recommended policy follows changes and write that into docs/changing.md"
 	@echo "make delays         measure what late feedback costs policies and write docs/delays.md"
 	@echo "make latencies      play policies on latencies with outliers and write docs/latencies.md and the figure of the README"
@@ -86,6 +86,11 @@ suite: $(VENV)/.reproduce
 	cp report-heavy/figures/heavy-development.svg docs/suite-heavy-development.svg
 	cp report-heavy/figures/heavy-validation.svg docs/suite-heavy-validation.svg
 	cp report-heavy/results.json docs/suite-heavy.json
+	$(BIN)/umab suite --group service --trials 20
+	sed 's|(figures/|(suite-|' report-service/page.md > docs/suite-service.md
+	cp report-service/figures/service-development.svg docs/suite-service-development.svg
+	cp report-service/figures/service-validation.svg docs/suite-service-validation.svg
+	cp report-service/results.json docs/suite-service.json
 
 # Some minutes; the numbers of the suite are those of docs/suite-changing.json.
 changing: $(VENV)/.report

@@ -18,8 +18,11 @@ from umab.research.experiments import serving
 from umab.research.experiments.contest import seed_of_part
 from umab.research.experiments.serving import POLICIES, Served, Standing, serve
 from umab.research.experiments.yardsticks import _RULES, YARDSTICKS, cost
+from umab.research.report import service_page, shell
 
 WORLDS = entries(group="service")
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE, NUMBERS = DOCS / "suite-service.md", DOCS / "suite-service.json"
 
 
 def world(name: str) -> ServiceEntry:
@@ -164,3 +167,28 @@ def test_the_command_writes_a_page(
     assert (out / "figures" / "service-validation.svg").exists()
     assert cli.main(["suite", "--group", "service", "--trials", "2", "--device", "gpu"]) != 0
     assert "runs on the processor, but got --device gpu" in capsys.readouterr().err
+
+
+def test_the_page_in_docs_is_made_from_the_numbers_beside_it() -> None:
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))
+    made = shell.markdown("service.md", service_page.content_of(numbers, "umab suite --group service --trials 20"))
+    assert made.replace("(figures/", "(suite-") == PAGE.read_text(encoding="utf-8")
+    assert (numbers["n_trials"], numbers["seed"], numbers["data_seed"]) == (20, 0, 0)
+    for half, found in numbers["halves"].items():
+        assert list(found) == [str(horizon) for horizon in HORIZONS]
+        for standing in found.values():
+            assert list(standing["worlds"]) == [each.name for each in WORLDS if each.half == half]
+            assert set(standing["policies"]) == {*POLICIES, *YARDSTICKS}
+        assert (DOCS / f"suite-service-{half}.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize("name", ["canary", "quota-steps"])
+def test_the_numbers_in_docs_are_those_of_a_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One world in each half, at the shortest horizon; rounding may differ between machines."""
+    monkeypatch.setattr(serving, "entries", lambda *_, **__: [world(name)])
+    (standing,) = serve([world(name).half], horizons=HORIZONS[:1], n_trials=20)
+    numbers = json.loads(NUMBERS.read_text(encoding="utf-8"))["halves"][world(name).half][str(HORIZONS[0])]
+    right = numbers["worlds"][name]["scores"]
+    assert {each: standing.worlds[0].score(each).value for each in standing.names} == pytest.approx(
+        {each: right[each]["value"] for each in standing.names}, rel=1e-6
+    )
