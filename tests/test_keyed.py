@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from hypothesis import strategies as st
 import umab
 from helpers import PATIENCE, deaf
 from umab.errors import ClosedChoiceError, ForeignChoiceError
+from umab.online import forks, keyed_store
 from umab.online.core import Core
 from umab.online.keyed import Learners, _seed_for
 from umab.online.keyed_learner import KeyedLearner
@@ -782,3 +784,66 @@ def test_a_damaged_learner_is_refused_with_its_key(tmp_path: Path, core: str) ->
     database.close()
     with Learners.load(path) as learners, pytest.raises(ValueError, match="the learner of key='a' must be as it was"):
         learners["a"].select()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("where", ["connect", "opened"])
+def test_no_thread_uses_sqlite_while_the_process_forks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A child would wait for ever for a lock of SQLite that another thread held."""
+    inside, leave, forked, copied = (threading.Event() for _ in range(4))
+
+    class Watched:
+        """As a learner; the rows for the child have been copied when its lock is taken."""
+
+        @property
+        def _lock(self) -> Watched:
+            return self
+
+        def acquire(self) -> None:
+            copied.set()
+            assert where == "connect" or inside.wait(PATIENCE)
+
+        def release(self) -> None:
+            pass
+
+        def _after_fork(self) -> bool:
+            return False
+
+    watched = Watched()
+    with Learners(POLICY, ARMS, seed=1) as learners:
+        play(learners["a"])
+
+        def connect(*arguments: Any) -> Any:
+            inside.set()
+            assert leave.wait(PATIENCE)
+            return sqlite3.connect(*arguments)
+
+        def use() -> None:
+            if where == "connect":
+                learners.save(tmp_path / "saved")
+            else:
+                assert copied.wait(PATIENCE)
+                with learners._store.opened():
+                    inside.set()
+                    assert leave.wait(PATIENCE)
+
+        def fork() -> None:
+            assert where == "opened" or inside.wait(PATIENCE)
+            in_child(bool)
+            forked.set()
+
+        if where == "connect":
+            monkeypatch.setattr(keyed_store, "sqlite3", SimpleNamespace(connect=connect, Error=sqlite3.Error))
+        else:
+            forks.watch(watched)
+        threads = [threading.Thread(target=work, daemon=True) for work in (use, fork)]
+        for thread in threads:
+            thread.start()
+        assert inside.wait(PATIENCE)
+        assert not forked.wait(0.5)
+        leave.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert forked.is_set()

@@ -2,7 +2,8 @@
 
 A child that went on with the parent's learners would draw the same arms with the same ids, and would take the parent's
 choices for its own. So every learner of a child becomes a learner of its own. All locks are held while the process
-forks, so that no learner is copied in the middle of a call.
+forks, so that no learner is copied in the middle of a call, and no database: SQLite has locks of its own, and a child
+would wait for ever for one that another thread of its parent held.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from umab.online.hints import LearnerWarning
 
 _learners: weakref.WeakSet[Any] = weakref.WeakSet()
 _held: list[Any] = []
+databases = threading.RLock()
+"""Held while SQLite is used. Whoever waits for it may hold locks of learners; who holds it waits for no learner."""
 _watching = threading.RLock()  # a thread may add a learner, or fork, while another one forks
 
 
@@ -30,18 +33,20 @@ def _hold() -> None:
     _watching.acquire()
     for learner in list(_learners):
         learner._lock.acquire()
-        _held.append(learner)
+        _held.append(learner._lock)
+    databases.acquire()
+    _held.append(databases)
 
 
 def _release() -> None:
     while _held:
-        _held.pop()._lock.release()
+        _held.pop().release()
     _watching.release()
 
 
 def _part() -> None:
-    global _watching
-    _watching = threading.RLock()
+    global _watching, databases
+    _watching, databases = threading.RLock(), threading.RLock()
     _held.clear()
     # All of them, also if a signal kept `_hold` from taking a lock: Python goes on with the fork all the same.
     n_seeded = sum(learner._after_fork() for learner in list(_learners))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from umab._support.files import write_atomically
+from umab.online import forks
 from umab.online.choice import Label
 from umab.online.guarded import nested
 from umab.online.saved import read_labels
@@ -80,7 +81,7 @@ class Store:
 
     def _use(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._release = weakref.finalize(self, database.close)
+        self._release = weakref.finalize(self, _close, database)
         version, arms = database.execute("SELECT version, arms FROM changes ORDER BY version DESC LIMIT 1").fetchone()
         self.version: int = version
         """The number of changes of arms."""
@@ -90,39 +91,44 @@ class Store:
     @classmethod
     def new(cls, about: dict[str, Any], arms: tuple[Label, ...], path: str | os.PathLike[str] | None) -> Store:
         """Return a store without keys."""
-        content, database = json.dumps(about, allow_nan=False), _temporary()
-        database.executescript(_SCHEMA)
-        database.execute("INSERT INTO about VALUES (?)", (content,))
-        database.execute("INSERT INTO changes VALUES (0, ?)", (json.dumps(arms),))
-        return cls(database, path)
+        content = json.dumps(about, allow_nan=False)
+        with forks.databases:
+            database = _temporary()
+            database.executescript(_SCHEMA)
+            database.execute("INSERT INTO about VALUES (?)", (content,))
+            database.execute("INSERT INTO changes VALUES (0, ?)", (json.dumps(arms),))
+            return cls(database, path)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, fresh: bool) -> tuple[Store, dict[str, Any]]:
         """Return a copy of a file, and what it says about all learners."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"there is no file {os.fspath(path)!r} to load learners from")
-        database = _temporary()
-        try:
-            with contextlib.closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as source:
-                source.backup(database)
-            if _schema_of(database) != _schema_of_ours():  # a file may hold triggers, which would run here
-                raise ValueError("its tables must be those of Learners")
-            about: dict[str, Any] = json.loads(database.execute("SELECT content FROM about").fetchone()[0])
-            if about["format"] != FORMAT or about["version"] != VERSION:
-                raise ValueError(f"version must be {VERSION}, but got version={about['version']!r}")
-            if fresh:
-                about["seed"] = None
-                database.execute("UPDATE about SET content = ?", (json.dumps(about),))
-                database.execute("UPDATE learners SET n_open = 0, parts = ?", (FRESH,))
-            return cls(database, None if fresh else path), about
-        except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            database.close()
-            raise ValueError(f"a file of learners must be as Learners.save wrote it: {error}") from None
+        with forks.databases:
+            database = _temporary()
+            try:
+                with contextlib.closing(
+                    sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+                ) as source:
+                    source.backup(database)
+                if _schema_of(database) != _schema_of_ours():  # a file may hold triggers, which would run here
+                    raise ValueError("its tables must be those of Learners")
+                about: dict[str, Any] = json.loads(database.execute("SELECT content FROM about").fetchone()[0])
+                if about["format"] != FORMAT or about["version"] != VERSION:
+                    raise ValueError(f"version must be {VERSION}, but got version={about['version']!r}")
+                if fresh:
+                    about["seed"] = None
+                    database.execute("UPDATE about SET content = ?", (json.dumps(about),))
+                    database.execute("UPDATE learners SET n_open = 0, parts = ?", (FRESH,))
+                return cls(database, None if fresh else path), about
+            except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                database.close()
+                raise ValueError(f"a file of learners must be as Learners.save wrote it: {error}") from None
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:
         """Hold the lock, and return the database."""
-        with self._lock:
+        with self._lock, forks.databases:
             if self._is_closed:
                 raise ValueError("learners must not be used after close(), nor in a child if the fork had no space")
             yield self._database
@@ -204,7 +210,7 @@ class Store:
         folder = tempfile.mkdtemp(prefix="umab-")  # not a TemporaryDirectory, which a forked child would remove
         try:
             copy = Path(folder, "copy")
-            with contextlib.closing(sqlite3.connect(copy)) as copied, self.opened() as database:
+            with self.opened() as database, contextlib.closing(sqlite3.connect(copy)) as copied:
                 copied.execute("PRAGMA synchronous = OFF")
                 database.backup(copied)
             with open(copy, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -220,7 +226,7 @@ class Store:
 
     def before_fork(self) -> None:
         """Copy all rows for the child. Nothing is evicted until it has its memory, so both fit together."""
-        with self._lock:
+        with self._lock, forks.databases:
             self.is_forking = True
             if self._is_closed:
                 return
@@ -254,6 +260,11 @@ class Store:
                 database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * _COLUMNS[table])})", row)
         database.execute("UPDATE learners SET n_open = 0, parts = MAX(parts, ?)", (FORKED,))
         self._use(database)
+
+
+def _close(database: sqlite3.Connection) -> None:
+    with forks.databases:
+        database.close()
 
 
 def _temporary() -> sqlite3.Connection:
