@@ -117,6 +117,13 @@ class Replay:
             index = self.arms.index(arm)
             self.state = self.policy.update(self.parameters, self.state, index, loss, probability, *ticket)
 
+    def forgotten(self, identity: str) -> None:
+        """Take in that a draw was closed without a loss, which may come later."""
+        arm, probability, ticket = self.open[identity]
+        if self.policy.closed is not None and arm in self.arms:
+            index = self.arms.index(arm)
+            self.state = self.policy.closed(self.parameters, self.state, index, probability, *ticket)
+
     def set_arms(self, arms: list[str]) -> None:
         """Change the arms."""
         origins = [self.arms.index(arm) if arm in self.arms else None for arm in arms]
@@ -186,11 +193,15 @@ class Table:
         known = self.world.known
         due = [(key, each.due) for key, each in known.items() if each.is_open and each.due is not None]
         self.world.wait(lambda _: 11.0)
-        for (name, identity), _ in sorted(due, key=lambda each: each[1]):
+        closed = [key for key, _ in sorted(due, key=lambda each: each[1])]
+        for name, identity in closed:
             if known[name, identity].state == "expired":
                 parts = [value for value, _ in known[name, identity].parts.values()]
                 default: Any = self.world.defaults[name]
                 self.replays[name].learned(identity, math.fsum(parts) if parts else default)
+        for name, identity in closed:  # after what is learned
+            if known[name, identity].state == "forgotten":
+                self.replays[name].forgotten(identity)
 
     def set_arms(self, method: str, arm: str, *kinds: str) -> None:
         """Add or remove an arm where the rows say so."""
