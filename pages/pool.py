@@ -47,7 +47,7 @@ def run_pool(
             buffer = buffers[trial * n_copies + copy]
             state = load(buffer, n_arms)
             (probabilities,) = distribution(state)
-            arm, _, probability, _ = pick(probabilities, table, t, uniforms[trial], t)
+            arm, _, probability, _, _ = pick(probabilities, table, t, uniforms[trial], t)
             record.arms[trial, t] = arm
             record.regret[trial, t] = charge(record.spent[trial], probabilities, table, t, arm)
             place = t % size

@@ -30,7 +30,12 @@ def compiled(cuda: Any, policy: umab.Policy, kind: Any, n_arms: int = 3) -> str:
     parts = {
         loops.Table: (floats(3, "C"), floats(3, "C"), there, floats(3, "C"), advice, types.int64, types.boolean),
         loops.Rings: (whole(3, "C"), floats(2, "F"), whole(3, "F"), floats(3, "F"), floats(1, "C")),
-        loops.Record: (floats(2, "C"), floats(2, "C"), types.Array(types.uint8, 2, "C")),
+        loops.Record: (
+            floats(2, "C"),
+            floats(2, "C"),
+            types.Array(types.uint8, 2, "C"),
+            types.Array(types.int8, 2, "C"),
+        ),
     }
     named = [types.NamedTuple(kinds, made) for made, kinds in parts.items()]
     signature = types.void(floats(2, "F"), whole(2, "F"), whole(1, "C"), *named, types.int64, types.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import umab
 from helpers import same_bits, state_of, without_times
-from toys import Capped, LastEight, Patient, ScaleAtDraw, TwoMinds
+from toys import Capped, LastEight, Patient, PatientTosser, ScaleAtDraw, Tosser, TwoMinds
 from umab.algorithms import registry
 from umab.algorithms.base import Policy
 from umab.engine import compiled
@@ -20,16 +21,21 @@ from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
 from umab.engine.layout import blank_ticket, layout_of
 from umab.engine.loops import Record, Rings, Table
+from umab.maths.eligible import draw_among, drawn_among
+from umab.maths.simplex import draw, rest_of
 from umab.research.experiments.experiment import comparison
 from umab.simplex import Vector
 from umab.testing import Array, check_policy
+from umab.theory.search import exact_regret
 
 TOYS: dict[str, Policy] = {
     "ticket": ScaleAtDraw(),
     "rows": LastEight(),
     "fixed vector": TwoMinds(),
     "ticket, credited and closed": Patient(),
-    "wrapper around all three": Capped(Patient()),
+    "coin": Tosser(),
+    "wrapper around a coin": Capped(Tosser()),
+    "wrapper around all four": Capped(PatientTosser()),
     "wrapper around a ticket": Capped(ScaleAtDraw(rate=2.0)),
     "wrapper around a note": Capped(umab.AHB()),
     "wrapper around a wrapper": Capped(umab.recommended(), limit=2.0),
@@ -55,16 +61,18 @@ def test_simulate_and_plain_python_agree_bit_for_bit(policy: Policy, delays: obj
         assert arms == result.arms[trial].tolist()
 
 
-@pytest.mark.parametrize("policy", [Patient(), Capped(Patient()), umab.UMABW(), ScaleAtDraw()])
+@pytest.mark.parametrize("policy", [Tosser(), Capped(PatientTosser()), Patient(), umab.UMABW(), ScaleAtDraw()])
 @pytest.mark.parametrize("delays", [None, NEVER])
 def test_they_agree_where_arms_are_away(policy: Policy, delays: object) -> None:
     result = umab.simulate(policy, LOSSES, n_trials=3, seed=5, delays=delays, eligible=THERE)
     for trial in range(3):
-        rounds = play(policy, LOSSES, seed=5, trial=trial, delays=delays, eligible=THERE)
+        rounds = list(play(policy, LOSSES, seed=5, trial=trial, delays=delays, eligible=THERE))
         assert [round.arm for round in rounds] == result.arms[trial].tolist()
+        if policy.coin is not None:
+            assert [round.coin for round in rounds] == result.coins[trial].tolist()
 
 
-@pytest.mark.parametrize("policy", [Patient(), Capped(Patient())])
+@pytest.mark.parametrize("policy", [Patient(), Tosser(), Capped(PatientTosser())])
 @pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("away", [False, True])
 def test_a_learner_closes_draws_as_a_simulation_does(policy: Policy, released: bool, away: bool) -> None:
@@ -77,6 +85,7 @@ def test_a_learner_closes_draws_as_a_simulation_does(policy: Policy, released: b
         assert choice.index == round.arm
         delay = int(NEVER[t, choice.index])
         draw = json.loads(json.dumps(learner.draw_of(choice)))
+        assert draw[8] == round.coin
         own = again.replay(draw)
         if released:
             learner.release(choice), again.release(own)
@@ -142,6 +151,78 @@ def test_choices_of_others_come_without_a_ticket() -> None:
     assert sum(state_of(ours).n_open) == 0.0 and state_of(ours).n_drawn == 1.0
     ours.absorb([(theirs.select(), 1.0)])
     assert state_of(ours).n_drawn == 2.0
+
+
+def test_what_is_left_of_a_draw_is_uniform_and_independent_of_the_arm() -> None:
+    """For each arm, the rests of a fine grid of uniform numbers are a fine grid; all in [0, 1)."""
+    probabilities = [0.1, 0.2, 0.3, 0.4]
+    grid = (np.arange(100_000) + 0.5) / 100_000
+    for arm in range(4):
+        mine = [rest_of(probabilities, float(u), arm) for u in grid if draw(probabilities, float(u)) == arm]
+        assert np.abs(np.sort(mine) - (np.arange(len(mine)) + 0.5) / len(mine)).max() < 1e-3
+    there = [True, False, True, False]
+    random = np.random.default_rng(0)
+    drawn = [drawn_among(probabilities, there, *each) for each in random.random((40_000, 2)).tolist()]
+    for account in range(4):
+        for arm in (0, 2):
+            rests = np.sort([each[4] for each in drawn if (each[0], each[2]) == (arm, account)])
+            if account in (arm, 1, 3):
+                assert np.abs(rests - np.linspace(0.0, 1.0, len(rests))).max() < 1.95 / np.sqrt(len(rests))
+    assert [each[:4] for each in drawn[:100]] == [
+        draw_among(probabilities, there, *each) for each in np.random.default_rng(0).random((100, 2)).tolist()
+    ]
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.1, 0.3, 1.0 - 2.0**-53])
+def test_what_is_left_of_a_draw_is_below_1_whatever_rounding_does(uniform: float) -> None:
+    for probabilities in ([0.1] * 10, [1.0], [0.1, 0.2, 0.7 - 1e-12], [1e-300, 1.0]):
+        arm = draw(probabilities, uniform)
+        assert 0.0 <= rest_of(probabilities, uniform, arm) <= 1.0 - 2.0**-53
+
+
+def test_coins_are_kept_with_results_draws_and_files(tmp_path: Path) -> None:
+    result = umab.simulate(Tosser(), LOSSES, n_trials=3, seed=5)
+    for trial in range(3):
+        assert result.coins[trial].tolist() == [round.coin for round in play(Tosser(), LOSSES, seed=5, trial=trial)]
+    assert set(result.coins.ravel().tolist()) == {0, 1}
+    result.save(tmp_path / "result")
+    assert np.array_equal(umab.Result.load(tmp_path / "result").coins, result.coins)
+    with pytest.raises(AttributeError, match="uniform has none"):
+        _ = umab.simulate("uniform", LOSSES, n_trials=1).coins
+    with pytest.raises(AttributeError, match="summary"):
+        _ = umab.simulate(Tosser(), LOSSES, n_trials=1, keep="summary").coins
+
+
+def test_older_draws_and_files_have_no_coins_and_those_of_others_neither() -> None:
+    learner = umab.Learner(Tosser(), ["a", "b"], seed=0)
+    choices = learner.select(3)
+    draw = learner.draw_of(choices[0])
+    assert draw.coin in (0, 1) and umab.Draw(*draw[:8]).coin == -1
+    saved = json.loads(learner.to_json())
+    del saved["open"]["coins"]
+    older = umab.Learner.from_json(json.dumps(saved), policy=Tosser())
+    assert older.draw_of(choices[0]) == draw._replace(coin=-1)
+    older.update(choices[0], 1.0)
+    older.update(umab.Learner(Tosser(), ["a", "b"]).select(), 1.0, foreign="learn")
+    older.settle(older.release(choices[1])[:8], 1.0)
+    older.forget(choices[2])
+    older.update("a", 1.0)
+    assert state_of(older).n_without == 4.0
+    saved["open"]["coins"] = "AgIC"  # coins of 2
+    with pytest.raises(ValueError, match="coins"):
+        umab.Learner.from_json(json.dumps(saved), policy=Tosser())
+    with pytest.raises(ValueError, match="coin"):
+        learner.settle([*draw[:8], 2], 1.0)
+    plain = umab.Learner("uniform", ["a", "b"], seed=0)
+    drawn, again = plain.select(), umab.Learner("uniform", ["a", "b"], seed=0)
+    assert plain.draw_of(drawn).coin == -1
+    with pytest.raises(umab.errors.AlteredChoiceError, match="no coin"):
+        again.replay(plain.draw_of(drawn)._replace(coin=1))
+
+
+def test_proofs_are_about_policies_without_coins() -> None:
+    with pytest.raises(TypeError, match="without a coin"):
+        exact_regret(Tosser(), [[1.0, 0.0]])
 
 
 def test_delays_for_ever_are_for_simulations_only() -> None:

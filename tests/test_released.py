@@ -107,7 +107,7 @@ def test_what_is_wrong_is_refused_and_changes_nothing() -> None:
     before = learner.to_json()
     with pytest.raises(umab.errors.ClosedChoiceError):
         learner.release(choice)
-    with pytest.raises(ValueError, match="eight values"):
+    with pytest.raises(ValueError, match="nine values"):
         learner.settle(draw[:4], 1.0)
     with pytest.raises(ValueError, match="probability must be above 0"):
         learner.settle(draw._replace(account_probability=0.0), 1.0)

@@ -89,7 +89,7 @@ def test_a_draw_that_does_not_fit_changes_nothing() -> None:
         (first._replace(arm="c"), ValueError, "arm='c'"),
         (first._replace(time=float("nan")), ValueError, "time=nan"),
         (second, ValueError, "number 1 .*0 is next"),
-        (first[:7], ValueError, "eight values"),
+        (first[:7], ValueError, "nine values"),
     ]:
         with pytest.raises(ValueError, match=message) as caught:
             reader.replay(draw)

@@ -57,7 +57,7 @@ def walk(policy: Policy, n_arms: int, what: list[tuple[str, float]]) -> None:
             state, _ = select(policy, parameters, state, _now(learner, known[-1]))
         elif step == "learn" and known:
             choice = known.pop(index)
-            _, _, account, probability, ticket, _, _ = learner._core.open[choice.id]
+            _, _, account, probability, ticket, *_ = learner._core.open[choice.id]
             learner.update(choice, loss)
             if account is not None:
                 kept = () if record is None or ticket is None else (record.unpack(ticket),)

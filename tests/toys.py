@@ -143,6 +143,84 @@ def patient(state: PatientState) -> PatientState:
     return state
 
 
+class CoinState(NamedTuple):
+    probabilities: Vector
+    tails: Vector
+    heads: Vector
+    n_without: float  # losses without a coin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tosser(umab.Policy):
+    """Goes by how often the coins of each arm showed what."""
+
+    def init(self, n_arms: int) -> CoinState:
+        return CoinState(simplex.uniform(n_arms), [0.0] * n_arms, [0.0] * n_arms, 0.0)
+
+    @staticmethod
+    def coin(parameters: Any, state: CoinState, arm: int) -> float:
+        return 0.25 + 0.5 * state.probabilities[arm]
+
+    @staticmethod
+    def update(  # type: ignore[override]
+        parameters: Any, state: CoinState, arm: int, loss: float, probability: float, coin: int
+    ) -> CoinState:
+        if coin == 1:
+            state.heads[arm] += 1.0
+        elif coin == 0:
+            state.tails[arm] += 1.0
+        total = 0.0
+        for k in range(len(state.probabilities)):
+            state.probabilities[k] = (1.0 + state.heads[k]) / (2.0 + state.heads[k] + state.tails[k])
+            total += state.probabilities[k]
+        for k in range(len(state.probabilities)):
+            state.probabilities[k] /= total
+        return CoinState(state.probabilities, state.tails, state.heads, state.n_without + (1.0 if coin == -1 else 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatientTosser(Patient):
+    """The same with a ticket, and told of losses of other arms and of draws that are closed."""
+
+    @staticmethod
+    def coin(parameters: Any, state: PatientState, arm: int) -> float:
+        return 0.125 + 0.75 * state.probabilities[arm]
+
+    @staticmethod
+    def update(  # type: ignore[override]
+        parameters: Any,
+        state: PatientState,
+        arm: int,
+        loss: float,
+        probability: float,
+        ticket: PatientTicket,
+        coin: int,
+    ) -> PatientState:
+        state.n_open[arm] -= 1.0 + 0.5 * coin
+        return patient(state)
+
+    @staticmethod
+    def credited(  # type: ignore[override]
+        parameters: Any,
+        state: PatientState,
+        account: int,
+        loss: float,
+        probability: float,
+        arm: int,
+        ticket: PatientTicket,
+        coin: int,
+    ) -> PatientState:
+        state.apart[account] += ticket.number + 0.25 * arm + 0.125 * coin
+        return patient(state)
+
+    @staticmethod
+    def closed(  # type: ignore[override]
+        parameters: Any, state: PatientState, arm: int, probability: float, ticket: PatientTicket, coin: int
+    ) -> PatientState:
+        state.given_up[arm] += ticket.number + probability + 0.125 * coin
+        return patient(state)
+
+
 N_LAST = 8
 
 

@@ -78,7 +78,7 @@ def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int |
     rings = loops.Rings.of(1, blank_ticket(policy, layout, n_arms), late)
     uniforms = np.random.Generator(stream(seed, 0)).random((1, n_rounds))
     table = loops.Table.of(losses, losses, np.zeros(n_rounds))
-    record = loops.Record.of(np.zeros((1, 1)), n_rounds)
+    record = loops.Record.of(np.zeros((1, 1)), n_rounds, coins=policy.coin is not None)
     simulation_kernel(policy, "plain" if delay is None else "late")(buffers, uniforms, table, rings, record)
     return layout.unpack(buffers[0])
 
@@ -110,6 +110,7 @@ def forced_interpreted(policy: Policy, arms: Any, losses: Any, n_arms: int) -> A
     for arm, loss in zip(arms, losses, strict=True):
         probability = state.probabilities[int(arm)]
         state, ticket = select(policy, parameters, state, int(arm))
-        state = policy.update(parameters, state, int(arm), float(loss), probability, *ticket)
+        coin = () if policy.coin is None else (-1,)
+        state = policy.update(parameters, state, int(arm), float(loss), probability, *ticket, *coin)
         rows.append(list(state.probabilities))
     return np.array(rows)

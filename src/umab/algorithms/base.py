@@ -36,6 +36,12 @@ The rest is optional:
     losses of its draws. `arm` and `probability` are those that `update` would have had; the ticket follows, if the
     policy has tickets. The loss may come all the same, later. Without this function such draws are just forgotten.
 
+``coin(parameters, state, arm)``
+    returns how likely a coin shows 1 that is flipped when `arm` is drawn, before `remember` and `selected`; for a
+    policy that needs randomness of its own. The coin is independent of the arm: it is what is left of the uniform
+    number of the draw. It comes back with the loss, as the last argument of `update`, `credited` and `closed`: 1 or 0,
+    or −1 where there is none, as for an arm that was not drawn, or that another learner drew.
+
 ``resized(state, arms)`` and ``resized_ticket(ticket, arms)``
     return the state, or a ticket, for other arms, for example after one was added or removed. They are plain Python.
     The versions in `Policy` are right for distributions and for sums over the rounds.
@@ -55,8 +61,8 @@ Numbers are replaced by returning a new tuple; vectors and rows are changed in p
 ``probabilities``: the distribution from which the next arm is drawn. So `update` ends by solving for the next
 distribution, which can be read from the state at any time. A comment beside a field gives the paper's symbol.
 
-`update`, `selected`, `remember`, `credited`, `closed` and `update_full` are compiled as they are written, and the
-uncompiled functions remain the reference. Hence their rules:
+`update`, `selected`, `remember`, `credited`, `closed`, `coin` and `update_full` are compiled as they are written, and
+the uncompiled functions remain the reference. Hence their rules:
 
 - no random numbers, no input or output, no decorators; the engine draws, and checks the input before the call;
 - only ``math``, the built-ins that take numbers (``min``, ``max``, ``abs``, ``len``, ``range``, ``float``), constants,
@@ -190,6 +196,9 @@ class Policy(ABC, Generic[S, P]):
 
     closed: ClassVar[Any] = None
     """What notes that a draw was closed without a loss; None for a policy that need not know."""
+
+    coin: ClassVar[Any] = None
+    """How likely the coin of a draw shows 1; None for a policy without a coin."""
 
     needs_ticket: ClassVar[bool] = True
     """Whether a policy that has tickets needs them. If not, it can learn with a blank ticket from a choice whose ticket

@@ -62,7 +62,7 @@ class Wrapper(Policy):
     def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
         """Return the wrapper's `update`, around the `update` of the policy inside.
 
-        It passes `*ticket` on: the ticket of the policy inside, if it has one::
+        It passes `*ticket` on: the ticket and the coin of the policy inside, if it has them::
 
             def update(parameters, state, arm, loss, probability, *ticket):
                 inner = inner_update(parameters.inner, state.inner, arm, loss, probability, *ticket)
@@ -101,6 +101,11 @@ class Wrapper(Policy):
         inner = self.policy.closed
         state_type: Any = type(self.init(1))
         return None if inner is None else _passed_on(state_type, inner, "closed", "arm, probability, *ticket")
+
+    @property
+    def coin(self) -> Any:
+        """How likely the coin of the policy inside shows 1, if it has one."""
+        return None if self.policy.coin is None else _coin(self.policy.coin)
 
     def ticket(self, n_arms: int) -> Any:
         """Return a blank ticket of the policy inside."""
@@ -238,6 +243,14 @@ def _remember(inner_remember: Any) -> Any:
         return inner_remember(parameters.inner, state.inner, arm, ticket)
 
     return remember
+
+
+@functools.cache
+def _coin(inner_coin: Any) -> Any:
+    def coin(parameters: Any, state: Any, arm: int) -> Any:
+        return inner_coin(parameters.inner, state.inner, arm)
+
+    return coin
 
 
 def layers(policy: Policy) -> tuple[Policy, ...]:

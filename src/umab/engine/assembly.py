@@ -11,6 +11,7 @@ from umab.engine import kernels, loops
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, functions_in, text_of
 from umab.engine.layout import Layout
+from umab.maths.simplex import rest_of
 
 
 class Assembly(NamedTuple):
@@ -70,10 +71,15 @@ class Assembly(NamedTuple):
 def steps_of(policy: Policy, kind: loops.Kind) -> dict[str, Any]:
     """Return the steps of a simulation of this kind, each after the steps that it calls."""
     pick, charge, wait = loops.KINDS[kind]
-    advise = loops.advise_rounds if kind in ("rows", "arms") else loops.without_advice
-    late = {} if wait is loops.learn_at_once else {"due": loops.learn_due}
-    first = {**kernels.steps(policy, apart=kind == "among"), "advise": advise, "pick": pick, "charge": charge}
-    return {**first, **late, "wait": wait, "play": loops.play_round, "play_trial": loops.play_trial}
+    found = kernels.steps(policy, apart=kind == "among")
+    found["left"], found["keep_coin"] = (
+        (loops.nothing_left, loops.keep_no_coin) if policy.coin is None else (rest_of, loops.keep_each_coin)
+    )
+    found["advise"] = loops.advise_rounds if kind in ("rows", "arms") else loops.without_advice
+    found |= {"pick": pick, "charge": charge}
+    if wait is not loops.learn_at_once:
+        found["due"] = loops.learn_due
+    return {**found, "wait": wait, "play": loops.play_round, "play_trial": loops.play_trial}
 
 
 def hooks_for(policy: Any, kind: loops.Kind) -> dict[str, Any]:

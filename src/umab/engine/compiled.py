@@ -24,7 +24,7 @@ from umab.engine import kernels, loops
 from umab.engine.assembly import Assembly, hooks_for, steps_of
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import layout_of
-from umab.maths.eligible import draw_among
+from umab.maths.eligible import draw_among, drawn_among
 from umab.maths.simplex import are_distributions
 
 _OPTIONS_OF_KERNELS = {
@@ -43,10 +43,10 @@ class OnlineKernels(NamedTuple):
     """What a Learner calls, one decision at a time.
 
     If the policy has tickets, the last argument of both is an array for the ticket: `select` fills it in, and `update`
-    reads it.
+    reads it. If it has a coin, both are as `kernels.select_with_coin` and `kernels.take_in_with_coin`.
     """
 
-    select: Callable[..., tuple[int, float]]
+    select: Callable[..., tuple[Any, ...]]
     """(buffer, n_arms, uniform, arm or −1 to draw one) → arm and its probability; changes the buffer"""
     update: Callable[..., None]
     """(buffer, n_arms, arm, loss, probability, whether to select the arm first); changes the buffer"""
@@ -78,20 +78,20 @@ def signature_of(kind: loops.Kind) -> Any:
     advice = given(3) if kind == "rows" else given(2, nb.int64)
     table = given(2), given(2), given(2, nb.boolean), given(2), advice, nb.int64, nb.boolean
     rings = given(3, nb.int64), filled(2), filled(3, nb.int64), filled(3), filled(1)
-    record = filled(2), filled(2), filled(2, nb.int32)
+    record = filled(2), filled(2), filled(2, nb.int32), filled(2, nb.int8)
     named = ((table, loops.Table), (rings, loops.Rings), (record, loops.Record))
     return nb.void(filled(2), given(2), *(nb.NamedTuple(types, made) for types, made in named))
 
 
 @functools.cache
-def drawing_kernel() -> Callable[..., tuple[int, float, int, float]]:
-    """Return `umab.maths.eligible.draw_among`, compiled."""
+def drawing_kernel(*, with_rest: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """Return `umab.maths.eligible.draw_among`, compiled, or `drawn_among`."""
     import numba.types as nb
 
     given = functools.partial(nb.Array, ndim=1, layout="C", readonly=True)
-    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64))
+    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64, *[nb.float64] * with_rest))
     signature = drawn(given(nb.float64), given(nb.boolean), nb.float64, nb.float64)
-    draws: Any = draw_among
+    draws: Any = drawn_among if with_rest else draw_among
     return _compile_alone(draws, signature)
 
 
@@ -121,6 +121,12 @@ def online_kernels(policy: Policy) -> OnlineKernels:
     of_select = array, whole, number, whole
     of_update = array, whole, whole, number, number, nb.boolean
     drawn = nb.Tuple((whole, number))
+    if policy.coin is not None:
+        flipped = nb.Tuple((whole, number, whole))
+        return OnlineKernels(
+            select=_compile(kernels.select_with_coin, flipped(*of_select, number, array), policy),
+            update=_compile(kernels.take_in_with_coin, nb.void(*of_update, array, whole), policy),
+        )
     if policy.ticket(1) is None:
         return OnlineKernels(
             select=_compile(kernels.select, drawn(*of_select), policy),
@@ -171,7 +177,7 @@ def crediting_kernel(policy: Policy) -> Callable[..., None]:
     import numba.types as nb
 
     array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole, array), policy)
+    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole, array, whole), policy)
 
 
 def closing_kernel(policy: Policy) -> Callable[..., None]:
@@ -179,7 +185,7 @@ def closing_kernel(policy: Policy) -> Callable[..., None]:
     import numba.types as nb
 
     array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    return _compile(kernels.give_up, nb.void(array, whole, whole, number, array), policy)
+    return _compile(kernels.give_up, nb.void(array, whole, whole, number, array, whole), policy)
 
 
 @functools.cache

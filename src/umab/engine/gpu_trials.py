@@ -216,11 +216,12 @@ def _play(
         stop = min(first + n_piece, device.n_rounds)
         regret = gpu.empty((n_threads, stop - first), np.float64, "C")
         arms = gpu.empty((n_threads, stop - first), arm_type, "C")
-        record = loops.Record(spent, regret, arms)
+        coins = gpu.empty((n_threads, 1 if device.policy.coin is None else stop - first), np.int8, "C")
+        record = loops.Record(spent, regret, arms, coins)
         device.kernel(n_threads, buffers, generators, tables, device.table, rings, record, first, stop)
         summing.take_in(regret, first)
         gpu.wait()
-        for name, found in (("arms", arms), ("regret", regret)):
+        for name, found in (("arms", arms), ("regret", regret), ("coins", coins)):
             if getattr(kept[0], name) is not None:
                 rows = gpu.on_host(found)
                 for cell, trials, of_threads in places:

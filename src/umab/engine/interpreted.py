@@ -15,8 +15,8 @@ from umab.engine.advised import advice_for
 from umab.engine.delays import Delays
 from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.streams import stream
-from umab.maths.eligible import draw_among
-from umab.maths.simplex import draw
+from umab.maths.eligible import drawn_among
+from umab.maths.simplex import draw, rest_of
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
 
@@ -30,11 +30,14 @@ class Round(NamedTuple):
         The index of the arm drawn, and its probability.
     state
         The state after the round. The next round changes its lists in place.
+    coin
+        The coin of the draw, −1 if the policy has none.
     """
 
     arm: int
     probability: float
     state: Any
+    coin: int = -1
 
 
 def play(
@@ -77,11 +80,15 @@ def play(
             state = (policy.advised if isinstance(told[0], list) else policy.advised_arms)(parameters, state, told)
         p = state.probabilities
         if all(here):
-            arm = account = draw(p, next(uniforms))
+            uniform = next(uniforms)
+            arm = account = draw(p, uniform)
             probability = account_probability = p[arm]
+            rest = rest_of(p, uniform, arm)
         else:
-            arm, probability, account, account_probability = draw_among(p, here, next(uniforms), next(uniforms))
+            arm, probability, account, account_probability, rest = drawn_among(p, here, next(uniforms), next(uniforms))
+        coin = -1 if policy.coin is None else int(rest < policy.coin(parameters, state, account))
         state, ticket = select(policy, parameters, state, account, told)
+        ticket += () if policy.coin is None else (coin,)
         delay = int(late[t, min(arm, late.shape[1] - 1)])
         due[t + max(delay, 0)].append((row if delay >= 0 else None, arm, account, account_probability, ticket))
         for then, drawn, its_account, with_probability, its_ticket in due.pop(t, []):
@@ -96,7 +103,7 @@ def play(
                 )
             else:
                 state = policy.update(parameters, state, its_account, then[drawn], with_probability, *its_ticket)
-        yield Round(arm, probability, state)
+        yield Round(arm, probability, state, coin)
 
 
 def select(policy: Any, parameters: Any, state: Any, arm: int, advice: Any = None) -> tuple[Any, tuple[Any, ...]]:

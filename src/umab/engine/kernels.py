@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from umab.algorithms.base import Policy
-from umab.maths.simplex import draw
+from umab.maths.simplex import draw, rest_of
 
 # The open names.
 update: Any = None  # the update of the policy
@@ -27,7 +27,9 @@ store: Any = None  # writes the scalars of a state back to its buffer
 load_ticket: Any = None  # the same two for tickets
 store_ticket: Any = None
 closed: Any = None  # what the policy makes of a draw that is closed without a loss
-told: Any = None  # `nothing_told` or `ticket_told`
+coin: Any = None  # how likely the coin of a draw shows 1
+told: Any = None  # `nothing_told`, `ticket_told`, `coin_told` or `both_told`
+flip: Any = None  # `no_coin` or `flip_coin`
 note: Any = None  # `note_draw`, `note_draw_with_ticket` or `note_advised_draw`
 learn: Any = None  # `learn_loss`, `learn_loss_apart` or `learn_all_losses`
 close: Any = None  # `close_draw` or `close_nothing`
@@ -60,44 +62,70 @@ def note_advised_draw(parameters: Any, state: Any, arm: int, advice: Any, t: int
     return selected(parameters, state, arm)
 
 
-def nothing_told(room: Any, n_arms: int) -> tuple[()]:
+def nothing_told(room: Any, n_arms: int, flipped: int) -> tuple[()]:
     """Return what the policy is told beside a loss: nothing."""
     return ()
 
 
-def ticket_told(room: Any, n_arms: int) -> tuple[Any]:
+def ticket_told(room: Any, n_arms: int, flipped: int) -> tuple[Any]:
     """Return what the policy is told beside a loss: the ticket of the draw."""
     return (load_ticket(room, n_arms),)
 
 
-def learn_loss(given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any) -> Any:
+def coin_told(room: Any, n_arms: int, flipped: int) -> tuple[int]:
+    """Return what the policy is told beside a loss: the coin of the draw."""
+    return (flipped,)
+
+
+def both_told(room: Any, n_arms: int, flipped: int) -> tuple[Any, int]:
+    """Return what the policy is told beside a loss: the ticket and the coin of the draw."""
+    return load_ticket(room, n_arms), flipped
+
+
+def no_coin(parameters: Any, state: Any, account: int, rest: float) -> int:
+    """Return that there is no coin."""
+    return -1
+
+
+def flip_coin(parameters: Any, state: Any, account: int, rest: float) -> int:
+    """Return the coin of a draw, from what is left of its uniform number."""
+    return 1 if rest < coin(parameters, state, account) else 0
+
+
+def learn_loss(
+    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
+) -> Any:
     """Learn from the loss of the arm that was drawn in round `t`."""
     (probabilities,) = distribution(state)
-    return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities)))
+    return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities), flipped))
 
 
-def learn_loss_apart(given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any) -> Any:
+def learn_loss_apart(
+    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
+) -> Any:
     """Do the same, and tell the policy if the arm that was drawn is another one."""
     (probabilities,) = distribution(state)
     if account == arm:
-        return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities)))
-    return credited(given, state, account, losses[t, arm], p, arm, *told(room, len(probabilities)))
+        return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities), flipped))
+    return credited(given, state, account, losses[t, arm], p, arm, *told(room, len(probabilities), flipped))
 
 
-def learn_all_losses(given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any) -> Any:
+def learn_all_losses(
+    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
+) -> Any:
     """Learn from the losses of all arms in round `t`."""
     return update_full(given, state, losses[t])
 
 
-def close_nothing(parameters: Any, state: Any, account: int, probability: float, room: Any) -> Any:
+def close_nothing(parameters: Any, state: Any, account: int, probability: float, room: Any, flipped: int) -> Any:
     """Leave the state as it is: the policy need not know which draws were closed without a loss."""
     return state
 
 
-def close_draw(parameters: Any, state: Any, account: int, probability: float, room: Any) -> Any:
+def close_draw(parameters: Any, state: Any, account: int, probability: float, room: Any, flipped: int) -> Any:
     """Tell the policy that a draw was closed without a loss."""
     (probabilities,) = distribution(state)
-    return closed(parameters, state, account, probability, *told(room, len(probabilities)))
+    return closed(parameters, state, account, probability, *told(room, len(probabilities), flipped))
 
 
 # The kernels: one decision at a time. `umab.engine.loops` has those for whole trials.
@@ -143,6 +171,33 @@ def take_in_with_ticket(
     store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 
+def select_with_coin(
+    buffer: Any, n_arms: int, uniform: float, arm: int, rest: float, room: Any
+) -> tuple[int, float, int]:
+    """Select as the others do, and flip a coin; `room` is empty if the policy has no tickets.
+
+    If an arm is given, `rest` is what is left of the uniform number of its draw.
+    """
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+        rest = rest_of(probabilities, uniform, arm)
+    probability, flipped = probabilities[arm], flip(parameters, state, arm, rest)
+    store(note(parameters, state, arm, (), 0, room, room), buffer)
+    return arm, probability, flipped
+
+
+def take_in_with_coin(
+    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any, flipped: int
+) -> None:
+    """Learn as the others do, with the coin of the draw; `room` is empty if the policy has no tickets."""
+    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = note(parameters, state, arm, (), 0, room, room)
+    store(update(parameters, state, arm, loss, probability, *told(room, n_arms, flipped)), buffer)
+
+
 def select_advised(buffer: Any, n_arms: int, uniform: float, advice: Any, room: Any) -> tuple[int, float]:
     """Draw an arm by the advice of experts, and fill in the ticket of the draw."""
     parameters = load_parameters(buffer)
@@ -162,15 +217,17 @@ def take_in_advised(
     store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
 
 
-def take_in_apart(buffer: Any, n_arms: int, account: int, loss: float, probability: float, arm: int, room: Any) -> None:
+def take_in_apart(
+    buffer: Any, n_arms: int, account: int, loss: float, probability: float, arm: int, room: Any, flipped: int
+) -> None:
     """Learn from the loss of an arm on the account of another one; `room` is empty if the policy has no tickets."""
     parameters, state = load_parameters(buffer), load(buffer, n_arms)
-    store(credited(parameters, state, account, loss, probability, arm, *told(room, n_arms)), buffer)
+    store(credited(parameters, state, account, loss, probability, arm, *told(room, n_arms, flipped)), buffer)
 
 
-def give_up(buffer: Any, n_arms: int, account: int, probability: float, room: Any) -> None:
+def give_up(buffer: Any, n_arms: int, account: int, probability: float, room: Any, flipped: int) -> None:
     """Close a draw without a loss; `room` is empty if the policy has no tickets."""
-    store(close(load_parameters(buffer), load(buffer, n_arms), account, probability, room), buffer)
+    store(close(load_parameters(buffer), load(buffer, n_arms), account, probability, room, flipped), buffer)
 
 
 # The functions that replace the open names.
@@ -181,7 +238,11 @@ def hooks(policy: Policy) -> dict[str, FunctionType]:
     names = ["selected", "update_full" if policy.full_information else "update"]
     names += ["advised"] * policy.takes_advice
     names += ["remember"] * (policy.ticket(1) is not None)
-    names += [name for name in ("credited", "closed") if getattr(policy, name) is not None]
+    names += [name for name in ("credited", "closed", "coin") if getattr(policy, name) is not None]
+    if "coin" in names and (policy.full_information or policy.takes_advice):
+        raise TypeError(
+            f"a policy with a coin must learn from one arm, without advice, but got {type(policy).__name__}"
+        )
     found = {name: getattr(policy, name) for name in names}
     for name, hook in found.items():
         if not isinstance(hook, FunctionType):
@@ -191,8 +252,12 @@ def hooks(policy: Policy) -> dict[str, FunctionType]:
 
 def steps(policy: Policy, *, apart: bool = False) -> dict[str, Any]:
     """Return the steps that the kernels of a policy use; `apart` if a loss may go to the account of another arm."""
-    found: dict[str, Any] = {"told": nothing_told if policy.ticket(1) is None else ticket_told, "note": note_draw}
-    if policy.ticket(1) is not None:
+    has_ticket, has_coin = policy.ticket(1) is not None, policy.coin is not None
+    alone = coin_told if has_coin else nothing_told
+    with_ticket = both_told if has_coin else ticket_told
+    found: dict[str, Any] = {"told": with_ticket if has_ticket else alone, "flip": flip_coin if has_coin else no_coin}
+    found["note"] = note_draw
+    if has_ticket:
         found["note"] = note_advised_draw if policy.takes_advice else note_draw_with_ticket
     found["learn"] = learn_loss_apart if apart and policy.credited is not None else learn_loss
     if policy.full_information:

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from umab.engine.kernels import advised, close, distribution, learn, load, load_parameters, note, store
+from umab.engine.kernels import advised, close, distribution, flip, learn, load, load_parameters, note, store
 from umab.engine.layout import Buffer
 from umab.engine.pcg import next_uniform
-from umab.maths.eligible import draw_among
+from umab.maths.eligible import drawn_among
 from umab.maths.simplex import draw
 
 Kind = Literal["plain", "late", "among", "rows", "arms"]
@@ -89,9 +89,10 @@ class Rings(NamedTuple):
         return self._replace(delays=_readable(self.delays[:, piece]))
 
 
-ARM, ACCOUNT, NEXT, FIRST, LAST, N_LINKS = range(6)
-"""The arm that was drawn at a place, or `GONE` if its loss never comes; the one whose loss is learned; and the next
-round of the same list (−1 for none). The first and the last round of the list that falls due when the place is next."""
+ARM, ACCOUNT, COIN, NEXT, FIRST, LAST, N_LINKS = range(7)
+"""The arm that was drawn at a place, or `GONE` if its loss never comes; the one whose loss is learned; the coin; and
+the next round of the same list (−1 for none). The first and last round of the list that is due when the place is next.
+"""
 GONE = -1
 
 
@@ -104,12 +105,15 @@ class Record(NamedTuple):
     """A column for each round."""
     arms: Any
     """A column for each round."""
+    coins: Any
+    """A column for each round, or no more than one if the policy has no coin."""
 
     @classmethod
-    def of(cls, spent: Any, n_rounds: int) -> Record:
+    def of(cls, spent: Any, n_rounds: int, *, coins: bool = False) -> Record:
         """Return a record to be filled in, after what was spent before."""
         shape = len(spent), n_rounds
-        return cls(spent, np.empty(shape), np.empty(shape, dtype=np.int32))
+        of_coins = np.empty((len(spent), n_rounds if coins else 1), dtype=np.int8)
+        return cls(spent, np.empty(shape), np.empty(shape, dtype=np.int32), of_coins)
 
 
 def _readable(array: Any) -> npt.NDArray[Any]:
@@ -123,6 +127,8 @@ def _readable(array: Any) -> npt.NDArray[Any]:
 uniform_of: Any = None  # `given_uniform` or `drawn_uniform`
 advise: Any = None  # makes a distribution of the advice of a round, if there is any
 pick: Any = None  # draws an arm
+left: Any = None  # `rest_of`, or `nothing_left` if the policy has no coin
+keep_coin: Any = None  # `keep_no_coin` or `keep_each_coin`
 charge: Any = None  # counts what a round costs; returns the regret so far
 wait: Any = None  # learns the loss of a round, at once or when it is due
 due: Any = None  # learns the loss of a round that is due
@@ -138,10 +144,12 @@ def play_round(
     """
     state = advise(parameters, state, table, t)
     (probabilities,) = distribution(state)
-    arm, account, probability, used = pick(probabilities, table, t, uniforms, used)
+    arm, account, probability, rest, used = pick(probabilities, table, t, uniforms, used)
+    flipped = flip(parameters, state, account, rest)
     record.arms[t] = arm
+    keep_coin(record, t, flipped)
     record.regret[t] = charge(record.spent, probabilities, table, t, arm)
-    return wait(parameters, state, t, arm, account, probability, table, rings), used
+    return wait(parameters, state, t, arm, account, probability, flipped, table, rings), used
 
 
 def play_trial(
@@ -202,7 +210,7 @@ def of_trial(rings: Rings, trial: int) -> Rings:
 
 def of_record(record: Record, trial: int) -> Record:
     """Return the rows of a trial."""
-    return Record(record.spent[trial], record.regret[trial], record.arms[trial])
+    return Record(record.spent[trial], record.regret[trial], record.arms[trial], record.coins[trial])
 
 
 # What the open names stand for.
@@ -228,13 +236,34 @@ def advise_rounds(parameters: Any, state: Any, table: Table, t: int) -> Any:
     return advised(parameters, state, table.advice[t])
 
 
-def draw_any(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, int]:
-    """Draw one of all arms; return it, the account of its loss, its probability, and how many numbers are used."""
-    arm = draw(probabilities, uniform_of(uniforms, used))
-    return arm, arm, probabilities[arm], used + 1
+def nothing_left(probabilities: Any, uniform: float, arm: int) -> float:
+    """Stand in for `rest_of` where nobody needs it."""
+    return 0.0
 
 
-def draw_there(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, int]:
+def keep_no_coin(record: Record, t: int, flipped: int) -> None:
+    """Keep nothing."""
+
+
+def keep_each_coin(record: Record, t: int, flipped: int) -> None:
+    """Keep the coin of a round."""
+    record.coins[t] = flipped
+
+
+def draw_any(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, float, int]:
+    """Draw one of all arms.
+
+    Return it, the account of its loss, the probability of that account, what is left of the uniform number, and how
+    many such numbers are used.
+    """
+    uniform = uniform_of(uniforms, used)
+    arm = draw(probabilities, uniform)
+    return arm, arm, probabilities[arm], left(probabilities, uniform, arm), used + 1
+
+
+def draw_there(
+    probabilities: Any, table: Table, t: int, uniforms: Any, used: int
+) -> tuple[int, int, float, float, int]:
     """Draw one of the arms that are there, with two uniform numbers if they are not all."""
     n_arms, n_there = len(probabilities), 0
     for k in range(n_arms):
@@ -242,10 +271,10 @@ def draw_there(probabilities: Any, table: Table, t: int, uniforms: Any, used: in
     uniform = uniform_of(uniforms, used)
     if n_there == n_arms:
         arm = draw(probabilities, uniform)
-        return arm, arm, probabilities[arm], used + 1
+        return arm, arm, probabilities[arm], left(probabilities, uniform, arm), used + 1
     other = uniform_of(uniforms, used + 1)
-    arm, _, account, probability = draw_among(probabilities, table.there[t], uniform, other)
-    return arm, account, probability, used + 2
+    arm, _, account, probability, rest = drawn_among(probabilities, table.there[t], uniform, other)
+    return arm, account, probability, rest, used + 2
 
 
 def cost_of(total: float, probabilities: Any, table: Table, t: int, arm: int) -> float:
@@ -304,15 +333,32 @@ def charge_each(spent: Any, cost: float, table: Table, t: int) -> float:
 
 
 def learn_at_once(
-    parameters: Any, state: Any, t: int, arm: int, account: int, probability: float, table: Table, rings: Rings
+    parameters: Any,
+    state: Any,
+    t: int,
+    arm: int,
+    account: int,
+    probability: float,
+    flipped: int,
+    table: Table,
+    rings: Rings,
 ) -> Any:
     """Learn the loss of a round in that round."""
-    state = note(parameters, state, account, table.advice, t, rings.tickets[0], rings.blank)
-    return learn(parameters, state, arm, account, table.losses, table.first + t, probability, rings.tickets[0])
+    room, now = rings.tickets[0], table.first + t
+    state = note(parameters, state, account, table.advice, t, room, rings.blank)
+    return learn(parameters, state, arm, account, table.losses, now, probability, room, flipped)
 
 
 def learn_when_due(
-    parameters: Any, state: Any, t: int, arm: int, account: int, probability: float, table: Table, rings: Rings
+    parameters: Any,
+    state: Any,
+    t: int,
+    arm: int,
+    account: int,
+    probability: float,
+    flipped: int,
+    table: Table,
+    rings: Rings,
 ) -> Any:
     """Keep an open choice until its loss is due, and learn all losses that are due now."""
     links, size, now = rings.links, rings.links.shape[1], table.first + t
@@ -320,7 +366,7 @@ def learn_when_due(
     rings.probabilities[place] = probability
     state = note(parameters, state, account, table.advice, t, rings.tickets[place], rings.blank)
     delay = rings.delays[t, min(arm, rings.delays.shape[1] - 1)]
-    links[ARM, place], links[ACCOUNT, place] = arm if delay >= 0 else GONE, account
+    links[ARM, place], links[ACCOUNT, place], links[COIN, place] = arm if delay >= 0 else GONE, account, flipped
     s = line_up(links, now, max(delay, 0))
     while s >= 0:
         state = due(parameters, state, s, s % size, table, rings)
@@ -330,10 +376,11 @@ def learn_when_due(
 
 def learn_due(parameters: Any, state: Any, s: int, at: int, table: Table, rings: Rings) -> Any:
     """Learn the loss of round `s`, whose choice is at this place, or close that choice without one."""
-    arm, account, probability = rings.links[ARM, at], rings.links[ACCOUNT, at], rings.probabilities[at]
+    links, probability, room = rings.links, rings.probabilities[at], rings.tickets[at]
+    arm, account, flipped = links[ARM, at], links[ACCOUNT, at], links[COIN, at]
     if arm == GONE:
-        return close(parameters, state, account, probability, rings.tickets[at])
-    return learn(parameters, state, arm, account, table.losses, s, probability, rings.tickets[at])
+        return close(parameters, state, account, probability, room, flipped)
+    return learn(parameters, state, arm, account, table.losses, s, probability, room, flipped)
 
 
 def line_up(links: Any, now: int, delay: int) -> int:

@@ -38,7 +38,7 @@ def simulate_cells(policies: Sequence[Policy], works: Sequence[Work]) -> list[Re
         gpu_trials.Cell(policy.for_horizon(work.losses.n_rounds), place[id(work.losses)])
         for policy, work in zip(policies, works, strict=True)
     ]
-    rows = [Rows.of(work) for work in works]
+    rows = [Rows.of(work, policy) for policy, work in zip(policies, works, strict=True)]
     means, squares = gpu_trials.run(cells, task, rows)
     about = gpu.description()
     return [

@@ -242,7 +242,7 @@ class _Block(NamedTuple):
 
 
 def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -> Result:
-    rows = Rows.of(work)
+    rows = Rows.of(work, policy)
     mean, squares = np.zeros(work.losses.n_rounds), np.zeros(work.losses.n_rounds)
     for block in _blocks(policy.for_horizon(work.losses.n_rounds), work, rows, pool, n_threads):
         done, new = block.trials.start, block.trials.stop - block.trials.start
@@ -296,12 +296,14 @@ def _run_block(ready: _Ready, work: Work, rows: Rows, trials: slice) -> _Block:
         uniforms = np.empty((len(streams), numbers_needed(work.losses, piece)))
         for generator, row in zip(streams, uniforms, strict=True):
             generator.random(out=row)
-        record = loops.Record.of(spent, piece.stop - piece.start)
+        record = loops.Record.of(spent, piece.stop - piece.start, coins=ready.policy.coin is not None)
         ready.kernel(buffers, uniforms, table.rounds(piece), rings.rounds(piece), record)
         mean[piece], squares[piece] = mean_and_squares(record.regret)
         rows.final[trials] = record.regret[:, -1]
         if rows.arms is not None:
             rows.arms[trials, piece] = record.arms
+        if rows.coins is not None:
+            rows.coins[trials, piece] = record.coins
         if rows.regret is not None:
             rows.regret[trials, piece] = record.regret
     check_distribution(ready.policy, ready.layout.probabilities(buffers))

@@ -67,9 +67,10 @@ class Rows(NamedTuple):
     final: Curve
     regret: Curve | None
     arms: npt.NDArray[Any] | None
+    coins: npt.NDArray[np.int8] | None = None
 
     @classmethod
-    def of(cls, work: Work) -> Rows:
+    def of(cls, work: Work, policy: Policy) -> Rows:
         """Return the arrays for a policy, to be filled in."""
         n_trials, n_rounds, n_arms = work.n_trials, work.losses.n_rounds, work.losses.n_arms
         shape, kind = (n_trials, n_rounds), np.min_scalar_type(n_arms - 1)
@@ -78,6 +79,7 @@ class Rows(NamedTuple):
             # The sampled regret follows from the arms; the expected regret does not.
             regret=np.empty(shape) if work.expected and work.keep == "all" else None,
             arms=np.empty(shape, dtype=kind) if work.keep != "summary" else None,
+            coins=np.empty(shape, dtype=np.int8) if work.keep != "summary" and policy.coin is not None else None,
         )
 
 
@@ -114,7 +116,7 @@ def result_of(policy: Policy, work: Work, rows: Rows, mean: Curve, squares: Curv
     }
     losses = work.losses if rows.arms is not None else None
     advice = work.advice if rows.arms is not None else None
-    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret, advice)
+    return Result(policy.name, mean, sd, rows.final, provenance, losses, rows.arms, rows.regret, advice, rows.coins)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ probability that the policy is told.
 
 from collections.abc import Sequence
 
-from umab.maths.simplex import Vector
+from umab.maths.simplex import Vector, in_unit
 
 LEAST_SHARE = 0.5
 """The smallest share of losses that goes to the account of the arm that was drawn."""
@@ -28,6 +28,14 @@ def draw_among(
 
     Return the arm and its probability, and the arm to whose account its loss goes and the probability of that account.
     """
+    arm, probability, account, account_probability, _ = drawn_among(probabilities, eligible, uniform, other)
+    return arm, probability, account, account_probability
+
+
+def drawn_among(
+    probabilities: Vector, eligible: Sequence[bool], uniform: float, other: float
+) -> tuple[int, float, int, float, float]:
+    """Do what `draw_among` does; return also what is left of the number that decided on the account."""
     total_here, total_away, n_here = 0.0, 0.0, 0
     for k in range(len(probabilities)):
         if eligible[k]:
@@ -36,34 +44,37 @@ def draw_among(
         else:
             total_away += probabilities[k]
     if total_here > 0.0:
-        arm = _picked(probabilities, eligible, True, uniform * total_here)
+        arm, before = _picked(probabilities, eligible, True, uniform * total_here)
         probability = probabilities[arm] / total_here
         share = max(total_here, LEAST_SHARE)
     else:  # all the probability is on an arm that is away, as when a policy plays each arm first
-        arm = _numbered(eligible, min(int(uniform * n_here), n_here - 1))
+        arm, before = _numbered(eligible, min(int(uniform * n_here), n_here - 1)), 0.0
         probability = 1.0 / n_here
         share = 0.0
     if total_away == 0.0:
-        return arm, probability, arm, probability
+        return arm, probability, arm, probability, in_unit((uniform * total_here - before) / probabilities[arm])
     if other < share:
-        return arm, probability, arm, share * probability
+        return arm, probability, arm, share * probability, in_unit(other / share)
     # What is left of the uniform number is uniform again.
     rest = (other - share) / (1.0 - share)
-    account = _picked(probabilities, eligible, False, rest * total_away)
-    return arm, probability, account, (1.0 - share) * (probabilities[account] / total_away)
+    account, before = _picked(probabilities, eligible, False, rest * total_away)
+    left = in_unit((rest * total_away - before) / probabilities[account])
+    return arm, probability, account, (1.0 - share) * (probabilities[account] / total_away), left
 
 
-def _picked(probabilities: Vector, eligible: Sequence[bool], here: bool, target: float) -> int:
+def _picked(probabilities: Vector, eligible: Sequence[bool], here: bool, target: float) -> tuple[int, float]:
     """Return the first arm, of those that are here or of those that are away, at which the sum exceeds `target`.
 
     There is one: a uniform number is below 1, so that its product with the whole sum is below the sum, also rounded.
+    With it comes the sum before it.
     """
-    cumulative, picked = 0.0, -1
+    cumulative, before, picked = 0.0, 0.0, -1
     for arm in range(len(probabilities)):
         if eligible[arm] == here and cumulative <= target:
+            before = cumulative
             cumulative += probabilities[arm]
             picked = arm
-    return picked
+    return picked, before
 
 
 def _numbered(eligible: Sequence[bool], number: int) -> int:

@@ -36,6 +36,23 @@ def draw(probabilities: Vector, uniform: float) -> int:
     return likeliest(probabilities)
 
 
+def rest_of(probabilities: Vector, uniform: float, arm: int) -> float:
+    """Return what is left of the uniform number that picked an arm: uniform in [0, 1), and independent of the arm."""
+    before = 0.0
+    for k in range(arm):
+        before += probabilities[k]
+    return in_unit((uniform - before) / probabilities[arm])
+
+
+def in_unit(number: float) -> float:
+    """Return a number in [0, 1) that rounding, or the gap below 1 in which `draw` takes another arm, may have left."""
+    return max(0.0, min(BELOW_1, number))
+
+
+BELOW_1 = 1.0 - 2.0**-53
+"""The largest number below 1."""
+
+
 def likeliest(probabilities: Vector) -> int:
     """Return the arm with the largest probability, the first one if there are several."""
     top = 0

@@ -48,7 +48,7 @@ class AdvisedCore(Core):
         select = self._select_by_rows if advice.ndim == 2 else self._select_by_arms
         index, probability = select(self.buffer, n_arms, uniforms.waiting.pop(), advice, ticket)
         choice = Choice(self.labels[index], index, probability, f"{self._id_begins}{number}{TICKET}")
-        self.open[choice.id] = (choice, index, index, probability, ticket, drawn_at, number)
+        self.open[choice.id] = (choice, index, index, probability, ticket, drawn_at, number, -1)
         self.n_drawn = number + 1
         self.tallies[index].selected += 1
         self._before = None
@@ -189,7 +189,7 @@ class AdvisedCore(Core):
             raise ValueError(f"a saved learner must be as it was written: experts: {error}") from None
         if len(core.experts) != core.policy.n_experts:
             raise ValueError(f"a saved learner must be as it was written: there are {len(core.experts)} experts")
-        shares = [ticket[-len(core.experts) :] for *_, ticket, _, _ in core.open.values() if ticket is not None]
+        shares = [ticket[-len(core.experts) :] for *_, ticket, _, _, _ in core.open.values() if ticket is not None]
         known = all(((each >= 0.0) & (each <= 1.0 + SUMS_TO_1)).all() for each in shares)
         if not known:
             raise ValueError("a saved learner must be as it was written: its tickets are not")

@@ -67,8 +67,9 @@ def rearranged_choices(policy: Policy, layout: Layout, open_choices: Iterable[Op
             resized_ticket(policy, layout, ticket, arms),
             time,
             number,
+            coin,
         )
-        for choice, index, account, probability, ticket, time, number in open_choices
+        for choice, index, account, probability, ticket, time, number, coin in open_choices
     }
 
 

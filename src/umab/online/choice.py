@@ -62,6 +62,8 @@ class Draw(NamedTuple, Generic[L_co]):
         What the policy keeps for this draw; None for most policies.
     time
         The time of the draw, by the learner's clock.
+    coin
+        The coin of the draw, 1 or 0; −1 for most policies, which have none.
     """
 
     arm: L_co
@@ -72,13 +74,14 @@ class Draw(NamedTuple, Generic[L_co]):
     account_probability: float
     ticket: dict[str, Any] | None
     time: float
+    coin: int = -1
 
 
 def checked_draw(draw: Any) -> Draw:
     """Return a draw that may have come from a log."""
-    if not isinstance(draw, (tuple, list)) or len(draw) != 8:
-        raise ValueError(f"a draw must have the eight values of draw_of, but got {checks.shown(draw)}")
-    arm, index, probability, identity, account, account_probability, ticket, time = draw
+    if not isinstance(draw, (tuple, list)) or len(draw) not in (8, 9):  # older versions had no coin
+        raise ValueError(f"a draw must have the nine values of draw_of, but got {checks.shown(draw)}")
+    arm, index, probability, identity, account, account_probability, ticket, time, *coins = draw
     return Draw(
         arm,
         index,
@@ -88,16 +91,17 @@ def checked_draw(draw: Any) -> Draw:
         checks.probability("account_probability", account_probability),
         ticket,
         checks.finite("time", time),
+        checks.whole("coin", coins[0], least=-1, most=1) if coins else -1,
     )
 
 
-Open = tuple[Choice, int | None, int | None, float, Buffer | None, float, int]
+Open = tuple[Choice, int | None, int | None, float, Buffer | None, float, int, int]
 """An open choice: its loss has not arrived yet.
 
 After the choice come the index of its arm now; the arm whose loss the policy will learn, which `eligible.py` explains,
 and its probability (both indices are None if the arm is gone); the ticket, if the policy has tickets; the time of the
-draw, by the learner's clock; and the number of the draw among all draws of this learner. It is a
-plain tuple because one is made in every round.
+draw, by the learner's clock; the number of the draw among all draws of this learner; and its coin, −1 if there is none.
+It is a plain tuple because one is made in every round.
 """
 
 

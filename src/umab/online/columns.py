@@ -41,8 +41,8 @@ _END = {end: at for at, end in enumerate(ENDS)}
 def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, Any]:
     """Return open choices as columns, for JSON; with tickets if the policy has a `record` for them."""
     # Not zip(*open_choices), which makes an iterator for each choice and takes longer than all the rest.
-    choices, now, accounts, account_probabilities, tickets, times, numbers = (
-        list(map(itemgetter(at), open_choices)) for at in range(7)
+    choices, now, accounts, account_probabilities, tickets, times, numbers, coins = (
+        list(map(itemgetter(at), open_choices)) for at in range(8)
     )
     arms, indices, probabilities, ids = (list(map(itemgetter(at), choices)) for at in range(4))
     labels = list(dict.fromkeys(arms))
@@ -62,6 +62,8 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
     for name, kind in _TYPES.items():
         same = name in _USUALLY_SAME and columns[name] == columns[_USUALLY_SAME[name]]
         saved[name] = None if same else _text(np.array(columns[name], dtype=kind))
+    if any(each >= 0 for each in coins):
+        saved["coins"] = _text(np.array(coins, dtype="|i1"))
     if record is not None:
         saved["tickets"] = _text(np.array(tickets, dtype="<f8"))
     return saved
@@ -114,9 +116,11 @@ def read(
         table = _array(told, "<f8", n * size, "tickets").reshape(n, size)
         _check("tickets", np.isfinite(table) & (table[:, : len(record.sizes)] == record.sizes).all(axis=1)[:, None])
         tickets = [row.copy() for row in table]
+    coins = np.full(n, -1) if saved.get("coins") is None else _array(saved["coins"], "|i1", n, "coins")
+    _check("coins", (coins >= -1) & (coins <= 1))
     found: dict[str, Open] = {}
-    rows = zip(*(column[name].tolist() for name in _TYPES), tickets, strict=True)
-    for number, label, index, probability, end, now, account, account_probability, time, ticket in rows:
+    rows = zip(*(column[name].tolist() for name in _TYPES), tickets, coins.tolist(), strict=True)
+    for number, label, index, probability, end, now, account, account_probability, time, ticket, coin in rows:
         if now >= 0 and labels[now] != known[label]:
             raise ValueError(f"the open choice {number} is of arm={known[label]!r}, but arm {now} is {labels[now]!r}")
         choice = Choice(known[label], index, probability, id_of(number, ENDS[end]))
@@ -128,6 +132,7 @@ def read(
             ticket,
             time,
             number,
+            coin,
         )
     return found
 

@@ -73,7 +73,8 @@ class Core:
         self.labels, self.index = labels, index_by_label(labels)
         self.layout = layout_of(policy)
         self._load_kernels()
-        self._has_tickets = self.layout.ticket is not None
+        self._has_tickets, self._has_coin = self.layout.ticket is not None, policy.coin is not None
+        self._is_plain = not (self._has_tickets or self._has_coin)
         self._tells_accounts, self._tells_closed = policy.credited is not None, policy.closed is not None
         self._blanks = functools.cache(functools.partial(blank_ticket, policy, self.layout))
         self._before: Before | None = None
@@ -117,7 +118,7 @@ class Core:
 
         The learner that this is a copy of goes on elsewhere, and gets the feedback for its open choices there.
         """
-        self.absorbed[self.space] = Numbers.below(self.n_drawn, (number for *_, number in self.open.values()))
+        self.absorbed[self.space] = Numbers.below(self.n_drawn, (number for *_, number, _ in self.open.values()))
         self.open, self.skipped, self._before = {}, Numbers(), None
         self._number_from(new_space(), 0)
         if not keep_numbers:
@@ -134,36 +135,44 @@ class Core:
         if not uniforms.waiting:  # as `Uniforms.take`, without the call
             uniforms.refill()
         uniform, number = uniforms.waiting.pop(), self.n_drawn
-        if eligible is None and not self._has_tickets:
+        coin = -1
+        if eligible is None and self._is_plain:
             index, probability = self._select(self.buffer, len(self.labels), uniform, -1)
             account, account_probability, ticket = index, probability, None
             identity = f"{self._id_begins}{number}"
         else:
-            identity = f"{self._id_begins}{number}{TICKET * self.policy.needs_ticket if eligible is None else AMONG}"
+            needs_ticket = self._has_tickets and self.policy.needs_ticket
+            identity = f"{self._id_begins}{number}{TICKET * needs_ticket if eligible is None else AMONG}"
+            ticket = self._blank_ticket() if self._has_tickets else None
             if eligible is None:
-                ticket = self._blank_ticket()
-                index, probability = self._select(self.buffer, len(self.labels), uniform, -1, ticket)
+                index, probability, coin = self._selected(self.buffer, uniform, -1, 0.0, ticket)
                 account, account_probability = index, probability
             else:
                 both = uniform, uniforms.take()
-                index, probability, account, account_probability = draw_among(self.probabilities, eligible, both)
-                ticket = self._note(self.buffer, account)
+                index, probability, account, account_probability, rest = draw_among(
+                    self.probabilities, eligible, both, with_rest=self._has_coin
+                )
+                _, _, coin = self._selected(self.buffer, 0.0, account, rest, ticket)
         # As Choice(...), without the call of a function in Python: one is made in every round.
         choice = _new(Choice, (self.labels[index], index, probability, identity))
-        self.open[identity] = (choice, index, account, account_probability, ticket, drawn_at, number)
+        self.open[identity] = (choice, index, account, account_probability, ticket, drawn_at, number, coin)
         self.n_drawn = number + 1
         self.tallies[index].selected += 1
         self._before = None
         return choice
 
-    def _note(self, buffer: Buffer, account: int) -> Buffer | None:
-        """Let the policy note the arm whose loss it will learn; return the ticket, if it has tickets."""
-        if not self._has_tickets:
-            self._select(buffer, len(self.labels), 0.0, account)
-            return None
-        ticket = self._blank_ticket()
-        self._select(buffer, len(self.labels), 0.0, account, ticket)
-        return ticket
+    def _selected(
+        self, buffer: Buffer, uniform: float, arm: int, rest: float, ticket: Buffer | None
+    ) -> tuple[int, float, int]:
+        """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin."""
+        n_arms = len(self.labels)
+        if self._has_coin:
+            found: Any = self._select(buffer, n_arms, uniform, arm, rest, _NO_TICKET if ticket is None else ticket)
+        elif ticket is None:
+            found = *self._select(buffer, n_arms, uniform, arm), -1
+        else:
+            found = *self._select(buffer, n_arms, uniform, arm, ticket), -1
+        return found  # type: ignore[no-any-return]
 
     def let_go(self, known: Open) -> None:
         """Forget an open choice, which is kept elsewhere from now on."""
@@ -174,7 +183,7 @@ class Core:
 
     def close(self, known: Open, loss: float | None) -> None:
         """Close a choice and learn its loss, or that there is none, if its arm is still there."""
-        choice, index, account, probability, ticket, _, _ = known
+        choice, index, account, probability, ticket, _, _, coin = known
         n_arms = len(self.labels)
         apart = self._credit if self._tells_accounts and account != index else None
         drawn = -1 if index is None else index
@@ -192,9 +201,11 @@ class Core:
             pass
         elif loss is None:
             if closing is not None:
-                closing(self.buffer, n_arms, account, probability, room)
+                closing(self.buffer, n_arms, account, probability, room, coin)
         elif apart is not None:
-            apart(self.buffer, n_arms, account, loss, probability, drawn, room)
+            apart(self.buffer, n_arms, account, loss, probability, drawn, room, coin)
+        elif self._has_coin:
+            self._update(self.buffer, n_arms, account, loss, probability, False, room, coin)
         elif ticket is None:
             self._update(self.buffer, n_arms, account, loss, probability, False)
         else:
@@ -228,11 +239,14 @@ class Core:
             return
         self._before = None
         if self._tells_accounts and account != index:
-            self._credit(self.buffer, n_arms, account, loss, probability, -1 if index is None else index, ticket)
-        elif self._has_tickets:
-            self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
+            drawn = -1 if index is None else index
+            self._credit(self.buffer, n_arms, account, loss, probability, drawn, ticket, draw.coin)
         else:
-            self._update(self.buffer, n_arms, account, loss, probability, False)
+            self._update(self.buffer, n_arms, account, loss, probability, False, *self._told(ticket, draw.coin))
+
+    def _told(self, ticket: Buffer, coin: int) -> tuple[Any, ...]:
+        """Return what compiled updates are told beside a loss."""
+        return (ticket, coin) if self._has_coin else (ticket,) * self._has_tickets
 
     def give_up(self, draw: Draw) -> None:
         """Close a draw that was released, without a loss."""
@@ -242,7 +256,7 @@ class Core:
         ticket = self._kept_ticket(draw)
         if ticket is not None:
             self._before = None
-            self._closing(self.buffer, len(self.labels), account, draw.account_probability, ticket)
+            self._closing(self.buffer, len(self.labels), account, draw.account_probability, ticket, draw.coin)
 
     def _kept_ticket(self, draw: Draw) -> Buffer | None:
         """Return the ticket of a draw that was released, an empty one if the policy has none.
@@ -262,9 +276,9 @@ class Core:
 
     def learn(self, index: int, loss: float, probability: float) -> None:
         """Learn the loss of an arm chosen without a draw, which the policy sees as a selection and an update."""
-        ticket = (self._blank_ticket(),) if self._has_tickets else ()
+        told = self._told(self._blank_ticket(), -1)
         self._before = None
-        self._update(self.buffer, len(self.labels), index, loss, probability, True, *ticket)
+        self._update(self.buffer, len(self.labels), index, loss, probability, True, *told)
 
     def learn_foreign(self, identity: str, index: int, loss: float, probability: float) -> None:
         """Learn the loss of another learner's choice, which will not be learned again."""
@@ -272,14 +286,14 @@ class Core:
         n_arms = len(self.labels)
         numbers = self.absorbed.setdefault(space, Numbers())
         edges, part, new = numbers.with_range(number, number + 1)
-        ticket = (self._blank_ticket(),) if self._has_tickets else ()
+        told = self._told(self._blank_ticket(), -1)
         if space == self.space and number >= self.n_drawn:  # it was drawn here before an older file was loaded
             self.skipped.add(self.n_drawn, number + 1)
             self.n_drawn = number + 1
         self._before = None
         # As in `close`: no call between the two.
         edges[part] = new
-        self._update(self.buffer, n_arms, index, loss, probability, True, *ticket)
+        self._update(self.buffer, n_arms, index, loss, probability, True, *told)
 
     def known(self, choice: Sequence[Any]) -> Open:
         """Return the open choice that `choice` is."""
@@ -325,12 +339,12 @@ class Core:
 
     def draw_of(self, known: Open) -> Draw:
         """Return an open choice with all that it takes to repeat its draw."""
-        choice, _, account, probability, ticket, drawn_at, _ = known
+        choice, _, account, probability, ticket, drawn_at, _, coin = known
         record = self.layout.ticket
         if account is None:
             raise ValueError(f"a draw must be recorded while its arm is there, but the arm of {choice!r} is gone")
         fields = None if record is None or ticket is None else ticket_fields(record, ticket, self.labels)
-        return Draw(*choice, self.labels[account], probability, fields, drawn_at)
+        return Draw(*choice, self.labels[account], probability, fields, drawn_at, coin)
 
     def redraw(self, draw: Draw) -> Choice:
         """Repeat a draw that was recorded; it must be the next one of this learner."""
@@ -346,11 +360,14 @@ class Core:
         probability = float(self.probabilities[index])
         whole = end == AMONG or (account == index and draw.probability == draw.account_probability == probability)
         changed = self.buffer.copy()  # a draw that does not fit must change nothing
-        ticket, record = self._note(changed, account), self.layout.ticket
+        ticket, record = self._blank_ticket() if self._has_tickets else None, self.layout.ticket
+        self._selected(changed, 0.0, account, 0.0, ticket)
         fields = None if record is None or ticket is None else record.fields(ticket)
         known: list[Any] = [fields] if self.policy.needs_ticket else [fields, None]
         if record is not None and ticket is not None and fields is not None:
             known.append(ticket_fields(record, ticket, self.labels))  # older versions did not note the arms
+        if draw.coin >= 0 and not self._has_coin:
+            raise AlteredChoiceError(f"{self.policy.name} has no coin, so it must be −1, but got {draw!r}")
         if not whole or draw.index != index or draw.ticket not in known:
             raise AlteredChoiceError(
                 f"a draw must fit the state of the learner, but {draw!r} does not: the arm has index {index} and "
@@ -364,7 +381,7 @@ class Core:
         self.buffer[:] = changed
         self.space, self._id_begins, self.n_drawn = space, begins, number + 1
         del waiting[-n_uniforms:]
-        self.open[draw.id] = (choice, index, account, draw.account_probability, ticket, draw.time, number)
+        self.open[draw.id] = (choice, index, account, draw.account_probability, ticket, draw.time, number, draw.coin)
         tally.selected += 1
         self._before = None
         return choice
@@ -431,7 +448,7 @@ class Core:
             core._read_ids(saved["ids"])
             blank = None if core.policy.needs_ticket else core._blank_ticket()
             core.open = columns.read(saved["open"], labels, range(core.n_drawn), core._id_of, core.layout.ticket, blank)
-            tickets = [ticket for _, _, _, _, ticket, _, _ in core.open.values()]
+            tickets = [ticket for _, _, _, _, ticket, *_ in core.open.values()]
             saved_form.check_tickets(core.policy, core.layout, core.buffer, tickets)
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):

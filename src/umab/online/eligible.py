@@ -17,8 +17,16 @@ class DrawAmong(NamedTuple):
     probability: float
     account: int
     account_probability: float
+    rest: float = 0.0
+    """What is left of the uniform number that decided on the account, if it was asked for."""
 
 
-def draw_among(p: npt.NDArray[np.float64], eligible: npt.NDArray[np.bool_], uniforms: tuple[float, float]) -> DrawAmong:
+def draw_among(
+    p: npt.NDArray[np.float64],
+    eligible: npt.NDArray[np.bool_],
+    uniforms: tuple[float, float],
+    *,
+    with_rest: bool = False,
+) -> DrawAmong:
     """Draw one of the arms for which `eligible` is true, from the distribution `p` over all arms."""
-    return DrawAmong._make(drawing_kernel()(p, eligible, *uniforms))
+    return DrawAmong(*drawing_kernel(with_rest=with_rest)(p, eligible, *uniforms))

@@ -57,6 +57,8 @@ class Result:
         R_T of every trial.
     regret, arms
         R_t and the index of the arm, for every trial and round; missing with ``keep="summary"``.
+    coins
+        The coin of every trial and round, where `arms` are kept and the policy has coins.
     sampled_regret
         R_t of the arms drawn, for every trial and round, even if `regret` is the expected one.
     losses
@@ -74,6 +76,7 @@ class Result:
     _arms: Array | None = field(default=None, repr=False)
     _expected_regret: npt.NDArray[np.float64] | None = field(default=None, repr=False)
     _advice: Advice | None = field(default=None, repr=False)
+    _coins: Array | None = field(default=None, repr=False)
 
     @property
     def kind(self) -> Literal["expected", "sampled"]:
@@ -182,6 +185,13 @@ class Result:
         return self._kept("arms", self._arms)
 
     @property
+    def coins(self) -> Array:
+        """The coin of each draw: 1 or 0 (n_trials × T)."""
+        if self._arms is not None and self._coins is None:
+            raise AttributeError(f"coins are of policies that have them, but {self.policy} has none")
+        return self._kept("coins", self._coins)
+
+    @property
     def losses(self) -> Losses:
         """The loss table."""
         return self._kept("losses", self._losses)
@@ -246,6 +256,7 @@ class Result:
         arrays = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
         if self._arms is not None and self._losses is not None:
             arrays |= {"arms": self._arms, "losses": self._losses.table}
+            arrays |= {} if self._coins is None else {"coins": self._coins}
             if self._advice is not None:
                 arrays["advice"] = self._advice.table
         if self._expected_regret is not None:
@@ -298,6 +309,7 @@ class Result:
                 if "losses" in arrays
                 else None,
                 _arms=arrays.get("arms"),
+                _coins=arrays.get("coins"),
                 _expected_regret=arrays.get("expected_regret"),
                 _advice=Advice.of(arrays["advice"], *arrays["losses"].shape) if "advice" in arrays else None,
             )

@@ -65,6 +65,8 @@ def refusal(policy: Policy) -> str:
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
+    if policy.coin is not None:
+        return f"the statements are about policies without a coin, whose arms say what they do, but got {policy.name}"
     if policy.takes_advice:
         return (
             "the statements about a policy over experts need their advice, which umab.theory.certify takes as "
