@@ -37,13 +37,13 @@ class Heard(umab.Learner):
     def __init__(self, policy: umab.Policy | str = "umab-s", arms: Any = ("a", "b"), seed: int = 0) -> None:
         super().__init__(policy, arms, seed=seed)
         self.losses: list[float] = []
-        self.forgotten: list[umab.Choice] = []
+        self.forgotten: list[umab.Choice | umab.Draw] = []
 
     def update(self, choice: Any, loss: Any = None, **more: Any) -> None:
         super().update(choice, loss, **more)
         self.losses.append(loss)
 
-    def forget(self, choice: umab.Choice) -> None:
+    def forget(self, choice: umab.Choice | umab.Draw) -> None:
         super().forget(choice)
         self.forgotten.append(choice)
 
