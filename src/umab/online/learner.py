@@ -27,7 +27,7 @@ from umab.online.choice import Choice, Draw, L, Label, checked_draw, labels_of
 from umab.online.core import Core
 from umab.online.counters import Counter
 from umab.online.feedback import as_loss, both_shown, refusal
-from umab.online.guarded import Guarded, changing
+from umab.online.guarded import Guarded, changing, nested
 from umab.online.hints import QUIET, Hints
 from umab.online.logs import foreign as foreign_choice
 from umab.online.logs import learnable, rows_of
@@ -151,7 +151,6 @@ class Learner(Guarded, Generic[L]):
     @overload
     def select(self, k: int, *, among: Iterable[L] | None = None, advice: Any = None) -> list[Choice[L]]: ...
 
-    @changing
     def select(
         self, k: int | None = None, *, among: Iterable[L] | None = None, advice: Any = None
     ) -> Choice[L] | list[Choice[L]]:
@@ -172,22 +171,29 @@ class Learner(Guarded, Generic[L]):
             an array: experts × arms of float64, where a row of nan says that an expert abstains; or the index of an arm
             for each expert, as whole numbers, −1 for one who abstains.
         """
-        eligible = None if among is None else self._eligible(among)
-        n_choices = 1 if k is None else checks.whole("k", k, least=1)
-        self._n_quiet += 1
-        core = self._core
-        if self._n_quiet == QUIET:
-            self._hints.on_silence(len(core.open))
-        # Now and then, even if every draw takes two numbers.
-        if len(core.uniforms.waiting) < 2 and not core.policy.takes_advice:
-            self._hints.on_certainty(core.labels, core.probabilities)
-        if advice is not None or isinstance(core, AdvisedCore):
-            given, drawing = self._advised(advice, among)
-            drawn = [drawing.draw_advised(given) for _ in range(n_choices)]
-            return drawn[0] if k is None else drawn
-        if k is None:
-            return core.draw(eligible)
-        return [core.draw(eligible) for _ in range(n_choices)]
+        with self._lock:  # as `changing`, without the cost of its call
+            if self._busy:
+                raise nested()
+            self._busy = True
+            try:
+                eligible = None if among is None else self._eligible(among)
+                n_choices = 1 if k is None else checks.whole("k", k, least=1)
+                self._n_quiet += 1
+                core = self._core
+                if self._n_quiet == QUIET:
+                    self._hints.on_silence(len(core.open))
+                # Now and then, even if every draw takes two numbers.
+                if len(core.uniforms.waiting) < 2 and not core.policy.takes_advice:
+                    self._hints.on_certainty(core.labels, core.probabilities)
+                if advice is not None or isinstance(core, AdvisedCore):
+                    given, drawing = self._advised(advice, among)
+                    drawn = [drawing.draw_advised(given) for _ in range(n_choices)]
+                    return drawn[0] if k is None else drawn
+                if k is None:
+                    return core.draw(eligible)
+                return [core.draw(eligible) for _ in range(n_choices)]
+            finally:
+                self._busy = False
 
     def _advised(self, advice: Any, among: Iterable[L] | None) -> tuple[npt.NDArray[Any], AdvisedCore]:
         """Return advice, checked, and the core that draws by it."""
@@ -213,7 +219,6 @@ class Learner(Guarded, Generic[L]):
         eligible[list(indices)] = True
         return eligible
 
-    @changing
     def update(
         self,
         choice: Choice[L] | L,
@@ -243,48 +248,55 @@ class Learner(Guarded, Generic[L]):
             guarantee it is late feedback. A choice that was drawn with `among`, or by a policy that needs its tickets,
             is refused, because it does not hold all that is needed.
         """
-        if type(loss) is float and reward is None and not self._maximize:  # as `as_loss`, without the call
-            value = loss
-        else:
-            value, loss = as_loss(self._maximize, loss, reward)
-        if foreign != "refuse":
-            checks.one_of("foreign", foreign, ("refuse", "learn"))
-        core = self._core
-        index: int | None
-        if isinstance(choice, (tuple, list)):
-            if probability is not None:
-                raise ValueError(
-                    "probability must not be given with a Choice, which has its own, but got "
-                    f"probability={checks.shown(probability)}"
-                )
+        with self._lock:  # as `changing`, without the cost of its call
+            if self._busy:
+                raise nested()
+            self._busy = True
             try:
-                known = core.open.get(choice[3]) if type(choice) is Choice else None
-                if known is None or known[0] is not choice:  # else it is known, and need not be compared
-                    known = core.known(choice)
-            except TypeError:  # the id is a list
-                known = core.known(choice)
-            except ForeignChoiceError:
-                if foreign == "refuse":
-                    self._hints.foreign_feedback = True
-                    raise
-                index, propensity = foreign_choice(core, choice)
-                self._check_range(loss, choice[0], reward)
-                core.learn_foreign(choice[3], index, loss, propensity)
-            else:
-                index = known[1]
-                if not self._lowest <= loss <= self._highest:
-                    raise refusal(core.policy, loss, choice[0], reward)
-                core.close(known, loss)
-        else:
-            index = self._core.index_of(choice)
-            propensity = self._propensity(index, probability)
-            self._check_range(loss, choice, reward)
-            if self._hints.may_warn_of_labels and probability is None and core.open:
-                self._hints.on_label(core.labels[index], index, core.open.values())
-            core.learn(index, loss, propensity)
-        if index is not None:
-            core.tallies[index].take_in(value)
-        self._n_quiet = 0
+                if type(loss) is float and reward is None and not self._maximize:  # as `as_loss`, without the call
+                    value = loss
+                else:
+                    value, loss = as_loss(self._maximize, loss, reward)
+                if foreign != "refuse":
+                    checks.one_of("foreign", foreign, ("refuse", "learn"))
+                core = self._core
+                index: int | None
+                if isinstance(choice, (tuple, list)):
+                    if probability is not None:
+                        raise ValueError(
+                            "probability must not be given with a Choice, which has its own, but got "
+                            f"probability={checks.shown(probability)}"
+                        )
+                    try:
+                        known = core.open.get(choice[3]) if type(choice) is Choice else None
+                        if known is None or known[0] is not choice:  # else it is known, and need not be compared
+                            known = core.known(choice)
+                    except TypeError:  # the id is a list
+                        known = core.known(choice)
+                    except ForeignChoiceError:
+                        if foreign == "refuse":
+                            self._hints.foreign_feedback = True
+                            raise
+                        index, propensity = foreign_choice(core, choice)
+                        self._check_range(loss, choice[0], reward)
+                        core.learn_foreign(choice[3], index, loss, propensity)
+                    else:
+                        index = known[1]
+                        if not self._lowest <= loss <= self._highest:
+                            raise refusal(core.policy, loss, choice[0], reward)
+                        core.close(known, loss)
+                else:
+                    index = self._core.index_of(choice)
+                    propensity = self._propensity(index, probability)
+                    self._check_range(loss, choice, reward)
+                    if self._hints.may_warn_of_labels and probability is None and core.open:
+                        self._hints.on_label(core.labels[index], index, core.open.values())
+                    core.learn(index, loss, propensity)
+                if index is not None:
+                    core.tallies[index].take_in(value)
+                self._n_quiet = 0
+            finally:
+                self._busy = False
 
     def _check_range(self, loss: float, arm: Any, reward: float | None) -> None:
         if not self._lowest <= loss <= self._highest:
