@@ -148,19 +148,20 @@ def test_one_process_at_a_time_whatever_the_database_is_called(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, saved = tmp_path / "umab.db", tmp_path / "saved.db"
-    with running(path) as server, linked(path, kind) as other:
+    with running(path) as server:
         assert cli.main(["db", "backup", "--database", f"sqlite:///{path}", str(saved)]) == 0
-        with pytest.raises(RuntimeError, match="one process at a time"):
-            Server(other).start()
-        url = f"sqlite:///{other}"
-        for command in (
-            ["db", "migrate", "--database", url],
-            ["db", "restore", "--database", url, str(saved)],
-            ["db", "move", "--from", url, "--to", f"sqlite:///{tmp_path / 'moved.db'}"],
-            ["keys", "list", "--database", url],
-        ):
-            assert cli.main(command) == 2
-            assert "one process at a time" in capsys.readouterr().err, command
+        with linked(path, kind) as other:
+            with pytest.raises(RuntimeError, match="one process at a time"):
+                Server(other).start()
+            url = f"sqlite:///{other}"
+            for command in (
+                ["db", "migrate", "--database", url],
+                ["db", "restore", "--database", url, str(saved)],
+                ["db", "move", "--from", url, "--to", f"sqlite:///{tmp_path / 'moved.db'}"],
+                ["keys", "list", "--database", url],
+            ):
+                assert cli.main(command) == 2
+                assert "one process at a time" in capsys.readouterr().err, command
         assert server.ask("POST", "/v1/experiments", {"name": "x", "arms": ["a", "b"]})[0] == 201
         assert server.stop() == 0
 
