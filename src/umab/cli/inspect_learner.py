@@ -112,11 +112,11 @@ def _open(learner: Learner) -> tuple[list[OpenChoice], str]:
     """Return the open choices, and why their ages are not known, if they are not."""
     known = learner._core.open.values()  # a learner does not show the times of its choices
     now, ageless = time.time(), ""
-    if any(not _EARLIEST <= drawn_at <= now + _LATEST for *_, drawn_at, _ in known):
+    if any(not _EARLIEST <= drawn_at <= now + _LATEST for *_, drawn_at, _, _ in known):
         ageless = "the learner has a clock of its own"
     found = [
         OpenChoice(choice.id, choice.arm, None if ageless else max(0.0, now - drawn_at), index is None)
-        for choice, index, *_, drawn_at, _ in known
+        for choice, index, *_, drawn_at, _, _ in known
     ]
     return found, ageless
 
