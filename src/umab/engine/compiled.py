@@ -84,7 +84,7 @@ def signature_of(kind: loops.Kind) -> Any:
 
 
 @functools.cache
-def drawing_kernel(*, with_rest: bool = False) -> Callable[..., tuple[Any, ...]]:
+def drawing_kernel(with_rest: bool) -> Callable[..., tuple[Any, ...]]:
     """Return `umab.maths.eligible.draw_among`, compiled, or `drawn_among`."""
     import numba.types as nb
 

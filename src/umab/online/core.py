@@ -218,7 +218,7 @@ class Core:
 
     def warm_up(self) -> None:
         """Compile what is otherwise compiled when it is first needed."""
-        drawing_kernel()
+        drawing_kernel(self._has_coin)
         if self._tells_accounts:
             crediting_kernel(self.policy)
         if self._tells_closed:

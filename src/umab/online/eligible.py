@@ -29,4 +29,4 @@ def draw_among(
     with_rest: bool = False,
 ) -> DrawAmong:
     """Draw one of the arms for which `eligible` is true, from the distribution `p` over all arms."""
-    return DrawAmong(*drawing_kernel(with_rest=with_rest)(p, eligible, *uniforms))
+    return DrawAmong(*drawing_kernel(with_rest)(p, eligible, *uniforms))
