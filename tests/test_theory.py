@@ -248,7 +248,7 @@ def test_what_is_clipped_must_be_charged(monkeypatch: pytest.MonkeyPatch) -> Non
     said, arms = ours("S10, clipping"), [[0] * 1200]
     row = check(said, said.says(Steps(follow(umab.UMABS(), losses, arms))))
     assert row.verdict == "holds" and row.ratio > 0.5
-    monkeypatch.setattr("umab.theory.trajectory.CHARGE", 0.0)
+    monkeypatch.setattr("umab.theory.barrier.CHARGE", 0.0)
     assert check(said, said.says(Steps(follow(umab.UMABS(), losses, arms)))).verdict == "violated"
 
 
