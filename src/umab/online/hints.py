@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence, Sized
 
@@ -16,6 +18,8 @@ QUIET = 1000
 
 _ASSUMED, _CHANGES = 0.2, 8
 """The share of the feedback that was assumed, and the number of changes, from which on a learner warns."""
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 _SURE = 0.999
 """The probability of an arm above which a learner warns: the others are then tried once in a thousand rounds."""
@@ -98,5 +102,8 @@ class Hints:
 
 
 def _warn(message: str) -> None:
-    # The line that called `select` or `update`, which `changing` is around.
-    warnings.warn(message, LearnerWarning, stacklevel=5)
+    # The line that called the learner, from however deep inside this package the warning comes.
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, LearnerWarning, stacklevel=level)
