@@ -206,9 +206,8 @@ class Service:
         """Read the experiment from the log that may be read next."""
         now = asyncio.get_running_loop().time()
         found = min(self.failed, key=lambda each: each.read_at)
-        if (
-            now < found.read_at + READ_AGAIN_EVERY
-        ):  # whoever makes it fail again and again must not keep all others busy
+        # Whoever makes it fail again and again must not keep all others busy.
+        if now < found.read_at + READ_AGAIN_EVERY:
             await asyncio.sleep(0.05)
             return
         try:
