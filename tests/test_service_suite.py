@@ -101,11 +101,22 @@ def test_standardised_ucb_is_the_rule_of_its_formula() -> None:
 @pytest.mark.parametrize("name", YARDSTICKS)
 def test_a_yardstick_is_compiled_as_it_is_written_and_learns(name: str) -> None:
     losses = world("plans").draw(400, 1).table
-    assert cost(name, losses, [7]) == pytest.approx(_RULES[name](losses, np.random.default_rng([7])), rel=1e-9)
+    rule, *values = _RULES[name]
+    assert cost(name, losses, [7]) == pytest.approx(rule(losses, np.random.default_rng([7]), *values), rel=1e-9)
     easy = np.random.default_rng(0).normal([0.0, 1.0, 1.0, 1.0], 0.2, (4000, 4))
     paid, at_random = cost(name, easy, [1]) - easy[:, 0].sum(), easy.mean(axis=1).sum() - easy[:, 0].sum()
     # Two choices at random, both of them not the best: half of the rounds, which are ⅔ of the regret at random.
     assert paid < (0.7 if name == "power of two choices" else 0.35) * at_random
+
+
+def test_greedy_follows_a_change_as_fast_as_its_rate_says() -> None:
+    losses = np.ones((4000, 2))
+    losses[:2000, 0], losses[2000:, 0] = 0.0, 2.0
+    for rate in (0.01, 0.05):
+        n_late = math.log(0.5) / math.log(1.0 - rate)  # until the moving mean of arm 0 is above 1
+        right = 4000 * 0.05 / 2 + 2000 + n_late
+        assert cost(f"ε-greedy, moving mean {rate}", losses, [0]) == pytest.approx(right, abs=25)
+    assert cost("ε-greedy 0.1", losses, [0]) > 3900  # the mean of all its losses is above 1 only at the end
 
 
 # The contest.

@@ -1,14 +1,14 @@
 """Rules that practitioners write, to see whether a policy is better. They are not policies of this library.
 
-Each is one function of a table and a random generator that returns what its draws cost. They are compiled, and written
-as one would write them in a service: ties go to the first arm, and nothing is done about losses beyond 1e150.
+Each is a function of a table, a random generator and perhaps parameters, and returns what its draws cost. They are
+compiled, and written as one would write them in a service: ties go to the first arm, and nothing is done about losses
+beyond 1e150.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -97,60 +97,22 @@ def thompson(losses: Table, rng: np.random.Generator) -> float:
     return total
 
 
-def greedy(losses: Table, rng: np.random.Generator) -> float:
-    """ε-greedy with ε = 0.1 on the means of all losses of each arm."""
+def greedy(losses: Table, rng: np.random.Generator, share: float, rate: float) -> float:
+    """ε-greedy with this share of exploration, on moving means of this rate; at rate 0 they are means of all losses."""
     n_rounds, n_arms = losses.shape
     means, counts = np.zeros(n_arms), np.zeros(n_arms)
     total = 0.0
     for t in range(n_rounds):
         if t < n_arms:
             arm = t
-        elif rng.random() < 0.1:
+        elif rng.random() < share:
             arm = int(rng.random() * n_arms)
         else:
             arm = int(np.argmin(means))
         x = losses[t, arm]
         total += x
         counts[arm] += 1.0
-        means[arm] += (x - means[arm]) / counts[arm]
-    return total
-
-
-def greedy_moving_01(losses: Table, rng: np.random.Generator) -> float:
-    """ε-greedy with ε = 0.05 on moving means of rate 0.01."""
-    n_rounds, n_arms = losses.shape
-    means, counts = np.zeros(n_arms), np.zeros(n_arms)
-    total = 0.0
-    for t in range(n_rounds):
-        if t < n_arms:
-            arm = t
-        elif rng.random() < 0.05:
-            arm = int(rng.random() * n_arms)
-        else:
-            arm = int(np.argmin(means))
-        x = losses[t, arm]
-        total += x
-        counts[arm] += 1.0
-        means[arm] += (x - means[arm]) * max(0.01, 1.0 / counts[arm])
-    return total
-
-
-def greedy_moving_05(losses: Table, rng: np.random.Generator) -> float:
-    """ε-greedy with ε = 0.05 on moving means of rate 0.05."""
-    n_rounds, n_arms = losses.shape
-    means, counts = np.zeros(n_arms), np.zeros(n_arms)
-    total = 0.0
-    for t in range(n_rounds):
-        if t < n_arms:
-            arm = t
-        elif rng.random() < 0.05:
-            arm = int(rng.random() * n_arms)
-        else:
-            arm = int(np.argmin(means))
-        x = losses[t, arm]
-        total += x
-        counts[arm] += 1.0
-        means[arm] += (x - means[arm]) * max(0.05, 1.0 / counts[arm])
+        means[arm] += (x - means[arm]) * max(rate, 1.0 / counts[arm])
     return total
 
 
@@ -274,22 +236,23 @@ def glr_klucb(losses: Table, rng: np.random.Generator) -> float:
     return total
 
 
-_RULES: dict[str, Callable[[Table, np.random.Generator], float]] = {
-    "UCB, standardised": standardised_ucb,
-    "UCB, discount 0.999": discounted_ucb,
-    "Thompson, forgetting 0.999": thompson,
-    "ε-greedy 0.1": greedy,
-    "ε-greedy, moving mean 0.01": greedy_moving_01,
-    "ε-greedy, moving mean 0.05": greedy_moving_05,
-    "ε-greedy, circuit breaker": greedy_breaker,
-    "power of two choices": two_choices,
-    "GLR-klUCB": glr_klucb,
+_RULES: dict[str, tuple[Callable[..., float], *tuple[float, ...]]] = {
+    "UCB, standardised": (standardised_ucb,),
+    "UCB, discount 0.999": (discounted_ucb,),
+    "Thompson, forgetting 0.999": (thompson,),
+    "ε-greedy 0.1": (greedy, 0.1, 0.0),
+    "ε-greedy, moving mean 0.01": (greedy, 0.05, 0.01),
+    "ε-greedy, moving mean 0.05": (greedy, 0.05, 0.05),
+    "ε-greedy, circuit breaker": (greedy_breaker,),
+    "power of two choices": (two_choices,),
+    "GLR-klUCB": (glr_klucb,),
 }
+"""The rules, by name, with the values of their parameters."""
 YARDSTICKS = tuple(_RULES)
 """The names of the yardsticks."""
 
 
 def cost(name: str, losses: Table, seed: list[int]) -> float:
     """Return what the draws of a yardstick cost on a table."""
-    rule: Callable[..., Any] = compiled_alone(_RULES[name])
-    return float(rule(losses, np.random.default_rng(seed)))
+    rule, *values = _RULES[name]
+    return float(compiled_alone(rule)(losses, np.random.default_rng(seed), *values))
