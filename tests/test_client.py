@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import email.utils
+import inspect
 import itertools
 import json
 import logging
@@ -358,6 +359,54 @@ def test_the_fallback_is_for_a_server_that_fails_and_not_for_one_that_refuses() 
     with connected(lambda request: httpx.Response(404, json={"detail": "none"})) as client:
         with pytest.raises(Refused):
             client.experiment("x", fallback="b").select()
+
+
+# Both kinds.
+
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("select", (), {"id": "d1"}),
+    ("select", (), {"id": "d2", "among": ["a", "b"], "defer": True, "metadata": {"page": 3}}),
+    ("select", (2,), {"id": "d3"}),
+    ("update", ("d/1",), {"loss": 1.0}),
+    ("update", ("d2",), {"reward": 2.0, "key": "part", "at": "2026-01-31T12:00:00Z"}),
+    ("update", ("d3",), {"loss": 3.0, "background": True}),
+    ("update", (None,), {"loss": 4.0}),
+    ("activate", ("d2",), {}),
+    ("report", (), {}),
+]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_both_kinds_ask_for_the_same_and_return_the_same(fails: bool) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.add((request.method, request.url.raw_path, request.content))
+        if fails and request.url.path != "/v1/batch":
+            return httpx.Response(503)
+        drawn = {"arm": "b", "probability": 0.25, "id": "i"}
+        results = [{"status": 200, "body": {}}]
+        return httpx.Response(200, json={**drawn, "decisions": [drawn] * 2, "state": "learned", "results": results})
+
+    async def use(kind: type[Client | AsyncClient]) -> list[Any]:
+        async def waited(found: Any) -> Any:
+            return await found if inspect.isawaitable(found) else found
+
+        client, found = kind(URL, "key", transport=httpx.MockTransport(answer)), []
+        experiment = await waited(client.experiment("x", fallback="a", create=None if fails else {"arms": ["a"]}))
+        for name, args, options in CALLS:
+            try:
+                found.append(await waited(getattr(experiment, name)(*args, **options)))
+            except Unavailable as error:
+                found.append(type(error))
+        await waited((client.close if isinstance(client, Client) else client.aclose)())
+        return found
+
+    both = []
+    for kind in (Client, AsyncClient):
+        asked = set[tuple[str, bytes, bytes]]()
+        both.append((asyncio.run(use(kind)), asked))
+    (found, asked), others = both
+    assert (found, asked) == others and len(asked) == (8 if fails else 9)
+    assert found[5:7] == [None, None] and (found[2] == [Decision("a", None, None, True)] * 2) is fails
 
 
 # Arguments.

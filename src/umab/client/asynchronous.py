@@ -11,9 +11,8 @@ from typing import Any, TypeVar, cast, overload
 
 import httpx
 
-from umab.client import wire
-from umab.client.base import BaseClient
-from umab.client.connection import lost, parts_of, reply_of
+from umab.client.base import BaseClient, BaseExperiment
+from umab.client.connection import send_async
 from umab.client.queue import AT_EXIT
 from umab.client.wire import Conversation, Decision, Lost, Pause, Reply
 
@@ -47,11 +46,8 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
                 if isinstance(step, Pause):
                     await sleep(step.seconds)
                     reply = None
-                    continue
-                try:
-                    reply = reply_of(await self._http.request(**parts_of(step)))
-                except httpx.RequestError as error:
-                    reply = lost(error)
+                else:
+                    reply = await send_async(self._http, step)
         except StopIteration as end:
             return cast(T, end.value)
 
@@ -59,8 +55,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
         self, name: str, *, create: Mapping[str, Any] | None = None, fallback: str | None = None
     ) -> AsyncExperiment:
         """Return an experiment, as `Client.experiment` does."""
-        if create is not None:
-            await self._run(wire.created(name, create, self._address.limits))
+        await self._run(self._created(name, create))
         return AsyncExperiment(self, name, fallback)
 
     async def flush(self, timeout: float = AT_EXIT) -> bool:
@@ -83,7 +78,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
         await self.aclose()
 
 
-class AsyncExperiment:
+class AsyncExperiment(BaseExperiment[AsyncClient]):
     """An experiment of the server; `AsyncClient.experiment` returns it. `Experiment` says what its parameters mean.
 
     Attributes
@@ -95,8 +90,7 @@ class AsyncExperiment:
     """
 
     def __init__(self, client: AsyncClient, name: str, fallback: str | None) -> None:
-        self._client, self.name, self.fallback = client, name, fallback
-        self._limits = client._address.limits
+        super().__init__(client, name, fallback)
 
     @overload
     async def select(
@@ -130,19 +124,7 @@ class AsyncExperiment:
         metadata: Mapping[str, Any] | None = None,
     ) -> Decision | list[Decision]:
         """Ask which arm to use."""
-        found = await self._client._run(
-            wire.decided(
-                self.name,
-                self._limits,
-                fallback=self.fallback,
-                k=k,
-                id=id,
-                among=among,
-                defer=defer,
-                metadata=metadata,
-            )
-        )
-        return found[0] if k is None else found
+        return await self._client._run(self._decided(k, id, among, defer, metadata))
 
     async def update(
         self,
@@ -155,16 +137,12 @@ class AsyncExperiment:
         background: bool = False,
     ) -> str | None:
         """Tell what came of a decision."""
-        feedback = wire.feedback_of(loss, reward, key, at)
-        if background:
-            self._client._queue.put_feedback(self.name, decision, feedback)
-            return None
-        return await self._client._run(wire.learned(self.name, decision, feedback, self._limits))
+        return await self._client._run(self._learned(decision, loss, reward, key, at, background))
 
     async def activate(self, decision: Decision | str | None) -> None:
         """Start the wait of a decision that was deferred."""
-        await self._client._run(wire.activated(self.name, decision, self._limits))
+        await self._client._run(self._activated(decision))
 
     async def report(self) -> dict[str, Any]:
         """Return the state of the experiment: counters, probabilities, estimates with intervals, changes."""
-        return await self._client._run(wire.reported(self.name, self._limits))
+        return await self._client._run(self._reported())

@@ -82,6 +82,14 @@ def send(http: httpx.Client, request: Request) -> Reply | Lost:
         return lost(error)
 
 
+async def send_async(http: httpx.AsyncClient, request: Request) -> Reply | Lost:
+    """Do the same in an event loop."""
+    try:
+        return reply_of(await http.request(**parts_of(request)))
+    except httpx.RequestError as error:
+        return lost(error)
+
+
 def carried_out(
     conversation: Conversation[T], send: Callable[[Request], Reply | Lost], pause: Callable[[float], None]
 ) -> T:

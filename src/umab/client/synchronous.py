@@ -10,8 +10,7 @@ from typing import Any, TypeVar, overload
 
 import httpx
 
-from umab.client import wire
-from umab.client.base import BaseClient
+from umab.client.base import BaseClient, BaseExperiment
 from umab.client.connection import carried_out, send
 from umab.client.queue import AT_EXIT
 from umab.client.wire import Conversation, Decision
@@ -71,8 +70,7 @@ class Client(BaseClient[httpx.Client]):
         fallback
             The arm that `select` returns if the server stays away.
         """
-        if create is not None:
-            self._run(wire.created(name, create, self._address.limits))
+        self._run(self._created(name, create))
         return Experiment(self, name, fallback)
 
     def flush(self, timeout: float = AT_EXIT) -> bool:
@@ -95,7 +93,7 @@ class Client(BaseClient[httpx.Client]):
         self.close()
 
 
-class Experiment:
+class Experiment(BaseExperiment[Client]):
     """An experiment of the server, with the feel of a `umab.Learner`; `Client.experiment` returns it.
 
     Attributes
@@ -107,8 +105,7 @@ class Experiment:
     """
 
     def __init__(self, client: Client, name: str, fallback: str | None) -> None:
-        self._client, self.name, self.fallback = client, name, fallback
-        self._limits = client._address.limits
+        super().__init__(client, name, fallback)
 
     @overload
     def select(
@@ -157,19 +154,7 @@ class Experiment:
         metadata
             Anything to keep with the decision, as JSON.
         """
-        found = self._client._run(
-            wire.decided(
-                self.name,
-                self._limits,
-                fallback=self.fallback,
-                k=k,
-                id=id,
-                among=among,
-                defer=defer,
-                metadata=metadata,
-            )
-        )
-        return found[0] if k is None else found
+        return self._client._run(self._decided(k, id, among, defer, metadata))
 
     def update(
         self,
@@ -204,16 +189,12 @@ class Experiment:
             What became of it: ``learned``, ``accepted``, ``duplicate`` or ``late``. None in the background, and for a
             fallback.
         """
-        feedback = wire.feedback_of(loss, reward, key, at)
-        if background:
-            self._client._queue.put_feedback(self.name, decision, feedback)
-            return None
-        return self._client._run(wire.learned(self.name, decision, feedback, self._limits))
+        return self._client._run(self._learned(decision, loss, reward, key, at, background))
 
     def activate(self, decision: Decision | str | None) -> None:
         """Start the wait of a decision that was deferred."""
-        self._client._run(wire.activated(self.name, decision, self._limits))
+        self._client._run(self._activated(decision))
 
     def report(self) -> dict[str, Any]:
         """Return the state of the experiment: counters, probabilities, estimates with intervals, changes."""
-        return self._client._run(wire.reported(self.name, self._limits))
+        return self._client._run(self._reported())

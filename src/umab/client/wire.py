@@ -1,7 +1,7 @@
 """What goes to the server and what comes back, as plain data: requests, when to repeat them, what errors mean.
 
 Nothing here sends anything. A conversation is a generator: it yields a request to send, or a pause to make, and is
-given the reply. So the rules are in one place, and the two kinds of client only carry them out.
+given the reply. So the rules are in one place, here and in `base`, and the two kinds of client only carry them out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -218,70 +218,6 @@ def _seconds(retry_after: str | None) -> float:
         return 0.0
 
 
-# What can be asked for.
-
-
-def created(name: str, settings: Mapping[str, Any], limits: Limits) -> Conversation[None]:
-    """Create an experiment, unless there is one with the same settings."""
-    yield from asked("POST", "/v1/experiments", {"name": name, **settings}, limits)
-
-
-def decided(
-    name: str,
-    limits: Limits,
-    *,
-    fallback: str | None,
-    k: int | None,
-    id: str | None,
-    among: Iterable[str] | None,
-    defer: bool,
-    metadata: Mapping[str, Any] | None,
-) -> Conversation[list[Decision]]:
-    """Ask for decisions, with an id so that they are made once; if the server stays away, return the fallback."""
-    if isinstance(among, str):
-        raise TypeError(f"among must be several arms, such as [{among!r}], but got among={among!r}")
-    eligible = None if among is None else list(among)
-    given = {"id": new_id() if id is None else id, "among": eligible, "n": k, "metadata": metadata}
-    body = {key: value for key, value in given.items() if value is not None}
-    if defer:
-        body["defer"] = True
-    try:
-        found = yield from asked("POST", f"{_path(name)}/decisions", body, limits)
-    except Unavailable as error:
-        if fallback is None:
-            raise
-        if eligible is not None and fallback not in eligible:
-            raise Unavailable(f"the fallback must be among {eligible!r}, but it is {fallback!r}; {error}") from None
-        return [Decision(fallback, None, None, True)] * (1 if k is None else k)
-    rows = [found] if k is None else found["decisions"]
-    return [Decision(row["arm"], row["probability"], row["id"]) for row in rows]
-
-
-def activated(name: str, decision: Decision | str | None, limits: Limits) -> Conversation[None]:
-    """Start the wait of a deferred decision."""
-    identity = identity_of(decision)
-    if identity is not None:
-        yield from asked("POST", f"{_path(name)}/decisions/{_quoted('an id', identity)}/activate", None, limits)
-
-
-def learned(
-    name: str, decision: Decision | str | None, feedback: Mapping[str, Any], limits: Limits
-) -> Conversation[str | None]:
-    """Give feedback; return what became of it."""
-    identity = identity_of(decision)
-    if identity is None:
-        return None
-    found = yield from asked("PUT", f"{_path(name)}/decisions/{_quoted('an id', identity)}/feedback", feedback, limits)
-    return str(found["state"])
-
-
-def reported(name: str, limits: Limits) -> Conversation[dict[str, Any]]:
-    """Ask for a report."""
-    longer = Limits(max(limits.timeout, REPORT_TIMEOUT), max(limits.deadline, REPORT_TIMEOUT))
-    found: dict[str, Any] = yield from asked("GET", f"{_path(name)}/report", None, longer)
-    return found
-
-
 def feedback_of(
     loss: float | None, reward: float | None, key: str | None, at: str | datetime.datetime | None
 ) -> dict[str, Any]:
@@ -329,11 +265,8 @@ def new_id() -> str:
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
-def _path(name: str) -> str:
-    return f"/v1/experiments/{_quoted('a name', name, safe='')}"
-
-
-def _quoted(what: str, text: str, safe: str = "/") -> str:
+def quoted(what: str, text: str, safe: str = "/") -> str:
+    """Return text as a part of a path."""
     if not isinstance(text, str):
         raise TypeError(f"{what} must be text, but got {checks.shown(text)}")
     return quote(_utf8(what, text), safe=safe)
