@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from umab._support import checks
-from umab.algorithms.base import Policy
+from umab.algorithms.base import P, Policy, S
 from umab.maths.simplex import Rows
 
 SureAdvice = Sequence[int]
@@ -32,7 +32,7 @@ LARGEST_NUMBER = 1_000_000
 """How many experts there may be."""
 
 
-class Advised(Policy):
+class Advised(Policy[S, P]):
     """A policy over experts; the docstring of this module says how it differs from others."""
 
     takes_advice: ClassVar[bool] = True
@@ -41,22 +41,22 @@ class Advised(Policy):
 
     @staticmethod
     @abstractmethod
-    def advised(parameters: Any, state: Any, advice: Rows) -> Any:
+    def advised(parameters: P, state: S, advice: Rows) -> S:
         """Return the state with the probabilities that follow from the advice of this round."""
 
     @staticmethod
     @abstractmethod
-    def advised_arms(parameters: Any, state: Any, advice: SureAdvice) -> Any:
+    def advised_arms(parameters: P, state: S, advice: SureAdvice) -> S:
         """Return the same for experts who each advise one arm."""
 
     @staticmethod
     @abstractmethod
-    def remember(parameters: Any, state: Any, arm: int, advice: Rows, ticket: Any) -> Any:  # type: ignore[override]
+    def remember(parameters: P, state: S, arm: int, advice: Rows, ticket: Any) -> Any:  # type: ignore[override]
         """Return the ticket of a draw of `arm`, after `advised`."""
 
     @staticmethod
     @abstractmethod
-    def remember_arms(parameters: Any, state: Any, arm: int, advice: SureAdvice, ticket: Any) -> Any:
+    def remember_arms(parameters: P, state: S, arm: int, advice: SureAdvice, ticket: Any) -> Any:
         """Return the ticket of a draw of `arm`, after `advised_arms`."""
 
     def for_experts(self, n_experts: int) -> Self:
@@ -73,6 +73,6 @@ class Advised(Policy):
         return self.experts
 
     @staticmethod
-    def checked_number(experts: Any) -> int | None:
+    def checked_number(experts: object) -> int | None:
         """Return a number of experts, or None."""
         return None if experts is None else checks.whole("experts", experts, least=1, most=LARGEST_NUMBER)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from umab._support import checks
 from umab._support.checks import LARGEST
@@ -139,7 +139,7 @@ class LateBanker(Policy[State, Parameters]):
             "outstanding": COUNT,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[Ticket]) -> str | None:
         """Find a draw in a smaller unit than that of the state, which came after it."""
         units = [each.unit for each in tickets if each.unit < state.unit]
         if units:

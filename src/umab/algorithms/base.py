@@ -94,13 +94,24 @@ from umab._support.checks import LARGEST
 from umab.algorithms.limits import Limits
 from umab.maths.simplex import Rows, Vector, beside_fair_share, shared_out
 
+if TYPE_CHECKING:  # a policy without types, as in `policy: umab.Policy`, may have any; its changes name arms by index
+    import typing_extensions
 
-class Change(NamedTuple):
+    S = typing_extensions.TypeVar("S", bound="HasProbabilities", default=Any)
+    P = typing_extensions.TypeVar("P", default=Any)
+    A = typing_extensions.TypeVar("A", default=int)
+else:
+    S, P, A = TypeVar("S"), TypeVar("P"), TypeVar("A")
+F = TypeVar("F")
+V = TypeVar("V")
+
+
+class Change(NamedTuple, Generic[A]):
     """A change of the losses that a policy has noticed, and answered by starting afresh."""
 
     round: int
     """How many losses the policy had learned from when it noticed the change, this one included."""
-    arm: Any
+    arm: A | None
     """The arm whose losses showed it: its index, or its label if a learner says so; None if that arm is gone."""
     kept: bool | None
     """Whether the restart was kept; False if it was undone, None while it is on trial."""
@@ -137,14 +148,11 @@ class HasProbabilities(Protocol):
         """The distribution."""
 
 
-if TYPE_CHECKING:  # a policy without types, as in `policy: umab.Policy`, may have any
-    import typing_extensions
-
-    S = typing_extensions.TypeVar("S", bound=HasProbabilities, default=Any)
-    P = typing_extensions.TypeVar("P", default=Any)
-else:
-    S, P = TypeVar("S"), TypeVar("P")
-F = TypeVar("F")
+Learns = Callable[..., HasProbabilities]
+"""What learns from a loss and returns the state after it: `update`, `credited` or `closed`. What follows its first
+arguments depends on the policy: a ticket, a coin, both or neither."""
+Coin = Callable[..., float]
+"""The function `coin` of a policy: how likely the coin of a draw shows 1."""
 
 
 class NoParameters(NamedTuple):
@@ -191,13 +199,13 @@ class Policy(ABC, Generic[S, P]):
         """Return the state after `arm` was drawn and before its loss is known."""
         return state
 
-    credited: ClassVar[Any] = None
+    credited: ClassVar[Learns | None] = None
     """What replaces `update` if a loss goes to the account of another arm than the one drawn; None for `update`."""
 
-    closed: ClassVar[Any] = None
+    closed: ClassVar[Learns | None] = None
     """What notes that a draw was closed without a loss; None for a policy that need not know."""
 
-    coin: ClassVar[Any] = None
+    coin: ClassVar[Coin | None] = None
     """How likely the coin of a draw shows 1; None for a policy without a coin."""
 
     needs_ticket: ClassVar[bool] = True
@@ -229,7 +237,7 @@ class Policy(ABC, Generic[S, P]):
 
         two = self.init(2)  # with two arms, only distributions sum to 1
 
-        def resize(kind: Any, value: Any, before: Any, start: Any, two: Any) -> Any:
+        def resize(kind: object, value: Any, before: Any, start: Any, two: Any) -> object:
             if kind is float:
                 return start if value == before else value
             if kind == Vector and math.fsum(two) == 1.0:
@@ -316,11 +324,11 @@ class Policy(ABC, Generic[S, P]):
         """Return this policy, with the number of rounds filled in if it needs one."""
         return self.with_parameters(horizon=horizon) if self.needs_horizon else self
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the parameters by name, in the order of their declaration."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def with_parameters(self, **values: Any) -> Self:
+    def with_parameters(self, **values: object) -> Self:
         """Return this policy with these parameters in place of its own."""
         return dataclasses.replace(self, **values)
 
@@ -335,13 +343,13 @@ class Policy(ABC, Generic[S, P]):
         rule = f"loss must be {' and '.join(limits)} for {self.name}"
         return f"{rule}, but got loss={loss} for {where}{self.instead}"
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: object) -> None:
         """Store checked values; for `__post_init__` of frozen policies."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
-def _field_by_field(resize: Callable[..., Any], first: F, *others: F) -> F:
+def _field_by_field(resize: Callable[..., object], first: F, *others: F) -> F:
     """Return a NamedTuple whose fields are made by `resize`, from the type of a field and its value in each tuple."""
     parts = {}
     for name, kind in get_type_hints(type(first), include_extras=True).items():
@@ -351,14 +359,15 @@ def _field_by_field(resize: Callable[..., Any], first: F, *others: F) -> F:
     return type(first)(**parts)
 
 
-def moved(kind: Any, value: Any, new: Any, arms: Sequence[int | None]) -> Any:
+def moved(kind: object, value: V, new: V, arms: Sequence[int | None]) -> V:
     """Return values for each arm in the order of `arms`, a new arm's from `new`; return other values as they are."""
     if kind not in (Vector, Rows):
         return value
-    return [new[k] if arm is None else value[arm] for k, arm in enumerate(arms)]
+    old, fresh = cast(Rows, value), cast(Rows, new)  # or vectors
+    return cast(V, [fresh[k] if arm is None else old[arm] for k, arm in enumerate(arms)])
 
 
-class FullInformation(Policy):
+class FullInformation(Policy[S, P]):
     """A policy that sees the losses of all arms, not only of the one that was drawn.
 
     It shows what other policies pay for seeing only one loss. It has `update_full` in place of `update`.
@@ -367,11 +376,11 @@ class FullInformation(Policy):
     full_information: ClassVar[bool] = True
 
     @staticmethod
-    def update(parameters: Any, state: Any, arm: int, loss: float, probability: float) -> Any:
+    def update(parameters: P, state: S, arm: int, loss: float, probability: float) -> S:
         """Raise an error: one loss is not enough."""
         raise TypeError("a policy with full information needs the losses of all arms")
 
     @staticmethod
     @abstractmethod
-    def update_full(parameters: Any, state: Any, losses: Vector) -> Any:
+    def update_full(parameters: P, state: S, losses: Vector) -> S:
         """Return the state after a round in which the arms cost `losses`, which must not be changed."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from umab._support.checks import LARGEST
-from umab.algorithms.base import Policy
+from umab.algorithms.base import HasProbabilities, Learns, Policy
 from umab.algorithms.limits import ANY, COUNT, Limits
-from umab.algorithms.wrapper import Wrapper, layers
+from umab.algorithms.wrapper import Inside, Wrapper, layers
 from umab.maths.level import within
 from umab.maths.simplex import Vector
 
@@ -17,7 +17,7 @@ from umab.maths.simplex import Vector
 class State(NamedTuple):
     """The state of the policy inside, and the mean of the losses, measured from the first one."""
 
-    inner: Any
+    inner: HasProbabilities
     origin: float  # the first loss; measured from it, the mean loses no digits to an offset
     mean: float  # of the losses so far, minus the origin
     n_losses: float
@@ -25,8 +25,7 @@ class State(NamedTuple):
     @property
     def probabilities(self) -> Vector:
         """The probabilities of the policy inside."""
-        probabilities: Vector = self.inner.probabilities
-        return probabilities
+        return self.inner.probabilities
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,12 @@ class Centred(Wrapper):
         return {**super().limits, **{"origin": ANY, "mean": ANY, "n_losses": COUNT}}
 
     @staticmethod
-    def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
+    def around(inner_update: Learns) -> Learns:
         """Return the update that centres a loss before the policy inside learns from it."""
 
-        def update(parameters: Any, state: State, arm: int, loss: float, probability: float, *ticket: Any) -> State:
+        def update(
+            parameters: Inside, state: State, arm: int, loss: float, probability: float, *ticket: object
+        ) -> State:
             centred, origin, mean, n_losses = centred_loss(loss, state.origin, state.mean, state.n_losses)
             return State(
                 inner=inner_update(parameters.inner, state.inner, arm, centred, probability, *ticket),

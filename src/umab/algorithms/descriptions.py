@@ -10,18 +10,18 @@ from umab.algorithms.registry import DEEPEST, look_up, nearest
 from umab.algorithms.wrapper import Wrapper, own_parameters
 
 
-def described(policy: Policy) -> dict[str, Any]:
+def described(policy: Policy) -> dict[str, object]:
     """Return a policy in a form that fits JSON: its name, all its parameters, and the policy inside, if any.
 
     Default values are included, since defaults may change.
     """
-    about: dict[str, Any] = {"name": nearest(policy)[0], "parameters": own_parameters(policy)}
+    about: dict[str, object] = {"name": nearest(policy)[0], "parameters": own_parameters(policy)}
     if isinstance(policy, Wrapper):
         about["inner"] = described(policy.policy)
     return about
 
 
-def from_description(about: Any, depth: int = 0) -> Policy:
+def from_description(about: object, depth: int = 0) -> Policy:
     """Return the policy that `described` turned into `about`; it must be registered."""
     if depth > DEEPEST:
         raise ValueError(f"a saved policy must be inside at most {DEEPEST} others, but got more")

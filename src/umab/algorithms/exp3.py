@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab.algorithms.known_range import ExponentialWeights, gain
@@ -112,7 +112,7 @@ class EXP3(ExponentialWeights):
             "origin": SUMS,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[object]) -> str | None:
         """Find weights that are not those of their logarithms."""
         origin = state.origin
         for weight, log_weight in zip(state.weights, state.log_weights, strict=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from umab.algorithms.base import HasProbabilities, Learns
 from umab.algorithms.centred import Centred
 from umab.algorithms.limits import LEVEL, Limits, within
+from umab.algorithms.wrapper import Inside
 from umab.maths.level import Level, above, followed, moves, no_level
 from umab.maths.simplex import Vector
 
@@ -15,14 +17,13 @@ from umab.maths.simplex import Vector
 class State(NamedTuple):
     """The state of the policy inside, and the level of the losses."""
 
-    inner: Any
+    inner: HasProbabilities
     level: Level
 
     @property
     def probabilities(self) -> Vector:
         """The probabilities of the policy inside."""
-        probabilities: Vector = self.inner.probabilities
-        return probabilities
+        return self.inner.probabilities
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,12 @@ class LocallyCentred(Centred):
         return {**within("inner", self.policy.limits), **within("level", LEVEL)}
 
     @staticmethod
-    def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
+    def around(inner_update: Learns) -> Learns:
         """Return the update that centres a loss before the policy inside learns from it."""
 
-        def update(parameters: Any, state: State, arm: int, loss: float, probability: float, *ticket: Any) -> State:
+        def update(
+            parameters: Inside, state: State, arm: int, loss: float, probability: float, *ticket: object
+        ) -> State:
             centred = above(state.level, loss, moves(state.level))
             return State(
                 inner=inner_update(parameters.inner, state.inner, arm, centred, probability, *ticket),

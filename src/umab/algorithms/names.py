@@ -13,7 +13,7 @@ import dataclasses
 import re
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 from umab._support.checks import shown
 from umab.algorithms.base import Policy, name_by
@@ -43,7 +43,7 @@ def policy(text: str, *, allow_import: bool = False) -> Policy:
         raise TypeError(f"a policy's name must be a string, but got {shown(text)}")
     if text == "recommended" or text.startswith("recommended:"):
         given = _texts(text.partition(":")[2] or None, text)
-        changing = _read(bool, "changing", given.pop("changing", "True"), text)
+        changing = bool(_read(bool, "changing", given.pop("changing", "True"), text))
         return with_texts(recommended(changing=changing), given, text)
     name, inner, parameters = _split(text)
     found, given = look_up(name, text, allow_import), _texts(parameters, text)
@@ -64,7 +64,7 @@ def policy_as_written(text: str) -> Policy:
     return policy(text, allow_import=True)
 
 
-def as_policy(given: Any, example: str = "") -> Policy:
+def as_policy(given: object, example: str = "") -> Policy:
     """Return a policy that is given as such or by its name; for a call that has it first, `example` shows the call.
 
     Braces in the example stand for what was given in place of the policy.
@@ -116,7 +116,7 @@ def with_texts(policy: Policy, values: Mapping[str, str], text: str) -> Policy:
     if others and not isinstance(policy, Wrapper):
         _refuse_unknown(nearest(policy)[0], list(policy.parameters()), others, text)
     hints = get_type_hints(type(policy))
-    read: dict[str, Any] = {key: _read(hints[key], key, value, text) for key, value in own.items()}
+    read: dict[str, object] = {key: _read(hints[key], key, value, text) for key, value in own.items()}
     if others and isinstance(policy, Wrapper):
         read["policy"] = with_texts(policy.policy, others, text)
     return dataclasses.replace(policy, **read)
@@ -180,7 +180,7 @@ def _texts(parameters: str | None, text: str) -> dict[str, str]:
     return values
 
 
-def _read(hint: Any, key: str, value: str, text: str) -> Any:
+def _read(hint: object, key: str, value: str, text: str) -> object:
     """Return the value of parameter `key` from its text, by its declared type."""
     if get_origin(hint) is Literal:
         return next((each for each in get_args(hint) if str(each) == value), value)
@@ -200,7 +200,7 @@ def _read(hint: Any, key: str, value: str, text: str) -> Any:
     return value
 
 
-def _write(value: Any) -> str:
+def _write(value: object) -> str:
     """Return the shortest text that `_read` turns into the same value: 4 for 4.0."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 

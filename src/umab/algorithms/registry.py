@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 from umab._support import checks
 from umab.algorithms.ada_hedge import AdaHedge
@@ -81,7 +80,7 @@ class Record:
     summary: str = ""
     reference: str = ""
     published: bool = False
-    also_compared: tuple[Mapping[str, Any], ...] = ()
+    also_compared: tuple[Mapping[str, object], ...] = ()
     rate_in_norms: str = ""
 
     def __post_init__(self) -> None:
@@ -424,7 +423,7 @@ def is_known(name: str) -> bool:
     return name in _all()
 
 
-def look_up(name: Any, text: str, allow_import: bool) -> Policy | type[Policy]:
+def look_up(name: object, text: str, allow_import: bool) -> Policy | type[Policy]:
     """Return the policy that a name stands for, a class of wrappers, or the class at ``module:Class``."""
     known = _all()
     if isinstance(name, str) and name not in known:
@@ -454,7 +453,7 @@ def _imported(place: str) -> Policy | type[Policy]:
     if os.getcwd() not in sys.path:  # unlike a script, a command does not find modules in this folder
         sys.path.append(os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
+        found: object = importlib.import_module(module)
         for name in way.split("."):
             found = getattr(found, name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -503,7 +502,7 @@ def _prototypes() -> list[tuple[str, Policy]]:
     return [(name, record.policy) for name, record in {**_POLICIES, **_ADVISED}.items()]
 
 
-def nearest(policy: Policy) -> tuple[str, dict[str, Any] | None]:
+def nearest(policy: Policy) -> tuple[str, dict[str, object] | None]:
     """Return the registered name whose parameters differ least, and these; or where the class is, and None."""
     kind = type(policy)
     if not any(kind in (each, type(each)) for each in _all().values()):

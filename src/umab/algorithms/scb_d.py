@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from umab.algorithms.base import NoParameters, Policy
 from umab.algorithms.limits import COUNT, DISTRIBUTION, RATE, ROUND, SUMS, UNIT, WAITED, Limits
@@ -119,7 +119,7 @@ class SCBD(Policy[State, NoParameters]):
             "scale": RATE,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[Ticket]) -> str | None:
         """Find a scale that is not what the unit is for."""
         if state.scale == 0.0 or 2.0**-60 <= state.scale * state.unit < 1.0:
             return None

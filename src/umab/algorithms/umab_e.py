@@ -80,7 +80,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMABE(Advised):
+class UMABE(Advised[State, Parameters]):
     """UMAB-E, for advice from experts, with losses of any size, sign and offset; strictly scale-free, anytime.
 
     In every round, expert i advises a distribution E_{t,i} over the arms. Experts have weights P_t, and the arm is

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab._support.checks import LARGEST
@@ -119,7 +119,7 @@ class ExtraExploration(Policy[State, Parameters]):
             "round": ROUND,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[object]) -> str | None:
         """Find a threshold beyond the unit, or nothing of the losses that the unit is for."""
         scaled = state.clip * state.unit
         if not (abs(scaled) < 1.0 and scaled * scaled + state.square_sum >= 2.0**-120):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from umab._support.checks import LARGEST
 from umab.algorithms.base import NoParameters, Policy
@@ -89,7 +89,7 @@ class UMABNN(Policy[State, NoParameters]):
             "learning_rate": RATE,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[object]) -> str | None:
         """Find a sum with more rounding than sum."""
         return too_much_rounding(state.square_sum, state.square_sum_error)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 from umab._support import checks
 from umab.algorithms.base import Change, Policy
@@ -244,7 +244,7 @@ class UMABW(Policy[State, Parameters]):
             "waited": COUNT,
         }
 
-    def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: State, tickets: Sequence[object]) -> str | None:
         """Find what the watch cannot know about an arm, so that its bets would not be finite."""
         for counts, record, attention in zip(state.counts, state.records, state.attention, strict=True):
             seen, (since, _, active) = record[SEEN], attention

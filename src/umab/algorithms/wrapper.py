@@ -7,22 +7,48 @@ import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType
-from typing import Any, NamedTuple, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast, get_type_hints
 
 from umab._support.checks import shown
-from umab.algorithms.base import Change, Policy, moved, naming
+from umab.algorithms.base import Change, Coin, HasProbabilities, Learns, P, Policy, moved, naming
 from umab.algorithms.limits import Limits, within
+from umab.maths.simplex import Vector
 
 
 class Inside(NamedTuple):
     """The parameters of a wrapper that has none of its own: the parameters of the policy inside."""
 
-    inner: Any
+    inner: object
+
+
+class Around(Protocol):
+    """The state of a wrapper: a NamedTuple with the state of the policy inside."""
+
+    @property
+    def inner(self) -> HasProbabilities:
+        """The state of the policy inside."""
+
+    @property
+    def probabilities(self) -> Vector:
+        """The probabilities of `inner`."""
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    def _replace(self, **values: Any) -> Self:
+        """Return a state with other values."""
+
+
+if TYPE_CHECKING:  # a wrapper without types may have any
+    import typing_extensions
+
+    W = typing_extensions.TypeVar("W", bound=Around, default=Any)
+else:
+    W = TypeVar("W")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Wrapper(Policy):
+class Wrapper(Policy[W, P]):
     """A policy around another one, named ``name(inner)`` or ``name(inner):key=value``.
 
     A subclass defines its state at the start, and how it learns. Its state holds the state of the policy inside as
@@ -54,12 +80,12 @@ class Wrapper(Policy):
         return f"the policy inside {type(self).__name__}"
 
     @abstractmethod
-    def init(self, n_arms: int) -> Any:
+    def init(self, n_arms: int) -> W:
         """Return the state before the first round; `inner` in it is ``self.policy.init(n_arms)``."""
 
     @staticmethod
     @abstractmethod
-    def around(inner_update: Callable[..., Any]) -> Callable[..., Any]:
+    def around(inner_update: Learns) -> Learns:
         """Return the wrapper's `update`, around the `update` of the policy inside.
 
         It passes `*ticket` on: the ticket and the coin of the policy inside, if it has them::
@@ -69,41 +95,39 @@ class Wrapper(Policy):
                 return State(inner=inner)
         """
 
-    def parameters_for(self, n_arms: int) -> Any:
+    def parameters_for(self, n_arms: int) -> P:
         """Return the parameters of the policy inside."""
-        return Inside(self.policy.parameters_for(n_arms))
+        return cast(P, Inside(self.policy.parameters_for(n_arms)))
 
     @property
-    def update(self) -> Any:
+    def update(self) -> Learns:  # type: ignore[override]
         """The wrapper's update, around the update of the policy inside."""
         return _around(type(self).around, self.policy.update)
 
     @property
-    def credited(self) -> Any:
+    def credited(self) -> Learns | None:  # type: ignore[override]
         """The same around `credited` of the policy inside, if that has it; `arm` comes before its ticket."""
         inner = self.policy.credited
         return None if inner is None else _around(type(self).around, inner)
 
-    def changes(self, state: Any) -> list[Change]:
+    def changes(self, state: W) -> list[Change]:
         """Return the changes that the policy inside has noticed."""
         return self.policy.changes(state.inner)
 
     @property
-    def selected(self) -> Any:
+    def selected(self) -> Callable[..., W]:  # type: ignore[override]
         """What the policy inside notes when an arm is drawn."""
         inner = self.policy.selected
-        state_type: Any = type(self.init(1))
-        return inner if inner is Policy.selected else _passed_on(state_type, inner, "selected", "arm")
+        return inner if inner is Policy.selected else _passed_on(type(self.init(1)), inner, "selected", "arm")
 
     @property
-    def closed(self) -> Any:
+    def closed(self) -> Learns | None:  # type: ignore[override]
         """What the policy inside notes when a draw is closed without a loss, if it does."""
         inner = self.policy.closed
-        state_type: Any = type(self.init(1))
-        return None if inner is None else _passed_on(state_type, inner, "closed", "arm, probability, *ticket")
+        return None if inner is None else _passed_on(type(self.init(1)), inner, "closed", "arm, probability, *ticket")
 
     @property
-    def coin(self) -> Any:
+    def coin(self) -> Coin | None:  # type: ignore[override]
         """How likely the coin of the policy inside shows 1, if it has one."""
         return None if self.policy.coin is None else _coin(self.policy.coin)
 
@@ -117,11 +141,11 @@ class Wrapper(Policy):
         return self.policy.needs_ticket
 
     @property
-    def remember(self) -> Any:
+    def remember(self) -> Callable[..., object]:  # type: ignore[override]
         """What the policy inside remembers about a draw."""
         return _remember(self.policy.remember)
 
-    def resized(self, state: Any, arms: Sequence[int | None]) -> Any:
+    def resized(self, state: W, arms: Sequence[int | None]) -> W:
         """Resize the state of the policy inside; in the wrapper's own vectors, a new arm starts afresh."""
         start = self.init(len(arms))
         own = {name: getattr(state, name) for name in state._fields if name != "inner"}
@@ -143,27 +167,27 @@ class Wrapper(Policy):
         """As the policy inside."""
         return self.policy.ticket_limits
 
-    def fault(self, state: Any, tickets: Sequence[Any]) -> str | None:
+    def fault(self, state: W, tickets: Sequence[Any]) -> str | None:
         """Return what is wrong in the policy inside."""
         return self.policy.fault(state.inner, tickets)
 
-    def rates(self, state: Any) -> dict[str, float]:
+    def rates(self, state: W) -> dict[str, float]:
         """Return the rates of the policy inside."""
         return self.policy.rates(state.inner)
 
-    def own_parameters(self) -> dict[str, Any]:
+    def own_parameters(self) -> dict[str, object]:
         """Return the parameters of the wrapper itself."""
         return {name: value for name, value in super().parameters().items() if name != "policy"}
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the name of the policy inside, its parameters, and the wrapper's own."""
         return {"policy": self.policy.name, **self.policy.parameters(), **self.own_parameters()}
 
-    def with_parameters(self, **values: Any) -> Self:
+    def with_parameters(self, **values: object) -> Self:
         """Return this policy with other parameters: its own by their names, all others for the policy inside."""
         own = {name: value for name, value in values.items() if name in ("policy", *self.own_parameters())}
         rest = {name: value for name, value in values.items() if name not in own}
-        inside = own.pop("policy", self.policy)
+        inside = cast(Policy, own.pop("policy", self.policy))
         inside = dataclasses.replace(self, policy=inside).policy  # which may be given by name
         return dataclasses.replace(self, policy=inside.with_parameters(**rest) if rest else inside, **own)
 
@@ -216,12 +240,12 @@ class Wrapper(Policy):
 
 
 @functools.cache
-def _around(around: Callable[..., Any], inner_update: Any) -> Any:
+def _around(around: Callable[[Learns], Learns], inner_update: Learns) -> Learns:
     return around(inner_update)
 
 
 @functools.cache
-def _passed_on(state_type: Any, inner: Any, name: str, arguments: str) -> Any:
+def _passed_on(state_type: type[W], inner: Callable[..., W], name: str, arguments: str) -> Callable[..., W]:
     """Return a function that passes the state inside to `inner` and keeps everything else.
 
     It is written as text because compiled code can build a NamedTuple only if its fields are spelled out.
@@ -231,23 +255,22 @@ def _passed_on(state_type: Any, inner: Any, name: str, arguments: str) -> Any:
         f"def {name}(parameters, state, {arguments}):\n"
         f"    return State(inner=inner(parameters.inner, state.inner, {arguments}), {kept})\n"
     )
-    names: dict[str, Any] = {"__name__": __name__, "State": state_type, "inner": inner}
+    names: dict[str, object] = {"__name__": __name__, "State": state_type, "inner": inner}
     exec(compile(text, f"<{name} of {state_type.__qualname__}>", "exec"), names)
-    made: FunctionType = names[name]
-    return made
+    return cast(Callable[..., W], names[name])
 
 
 @functools.cache
-def _remember(inner_remember: Any) -> Any:
-    def remember(parameters: Any, state: Any, arm: int, ticket: Any) -> Any:
+def _remember(inner_remember: Callable[..., T]) -> Callable[..., T]:
+    def remember(parameters: Inside, state: Around, arm: int, ticket: T) -> T:
         return inner_remember(parameters.inner, state.inner, arm, ticket)
 
     return remember
 
 
 @functools.cache
-def _coin(inner_coin: Any) -> Any:
-    def coin(parameters: Any, state: Any, arm: int) -> Any:
+def _coin(inner_coin: Coin) -> Coin:
+    def coin(parameters: Inside, state: Around, arm: int) -> float:
         return inner_coin(parameters.inner, state.inner, arm)
 
     return coin
@@ -261,14 +284,14 @@ def layers(policy: Policy) -> tuple[Policy, ...]:
     return tuple(found)
 
 
-def own_parameters(policy: Policy) -> dict[str, Any]:
+def own_parameters(policy: Policy) -> dict[str, object]:
     """Return the parameters of a policy itself, without those of a policy inside."""
     return policy.own_parameters() if isinstance(policy, Wrapper) else policy.parameters()
 
 
-def flat_parameters(policy: Policy) -> Mapping[str, Any]:
+def flat_parameters(policy: Policy) -> Mapping[str, object]:
     """Return the parameters of all layers of a policy, from the innermost to the outermost."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for layer in reversed(layers(policy)):
         flat |= own_parameters(layer)
     return flat

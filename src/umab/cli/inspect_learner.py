@@ -16,6 +16,7 @@ from umab.algorithms.names import policy_as_written
 from umab.cli.learner_findings import Contents, Finding, OpenChoice, age_in_words, findings, label_text
 from umab.cli.options import Commands, command
 from umab.cli.texts import as_table
+from umab.online.choice import Label
 from umab.online.learner import Learner
 from umab.online.saved import read_text
 
@@ -60,7 +61,7 @@ class Inspected(NamedTuple):
     contents: Contents
     ageless: str
     """Why the ages of open choices are not known; nothing if they are."""
-    changes: list[Change]
+    changes: list[Change[Label]]
     """The latest changes that the policy has noticed, oldest first."""
     findings: list[Finding]
 

@@ -612,7 +612,7 @@ class Learner(Guarded, Generic[L]):
                 for label, index in self._core.index.items()
             }
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[Change[L]]:
         """Return the latest changes that the policy has noticed, oldest first, at most 16.
 
         Each has the number of losses learned when it was noticed, the arm whose losses showed it, and whether the fresh
@@ -633,7 +633,8 @@ class Learner(Guarded, Generic[L]):
         with self._lock:
             core = self._core
             found = core.policy.changes(core.layout.unpack(core.buffer))
-            return [each._replace(arm=None if each.arm is None else core.labels[each.arm]) for each in found]
+            arms = [None if each.arm is None else core.labels[each.arm] for each in found]
+            return [Change(each.round, arm, each.kept) for each, arm in zip(found, arms, strict=True)]
 
     def metrics(self, labels: Mapping[str, str] | None = None) -> str:
         """Return the counters in the text format of Prometheus, with more labels such as ``{"service": "search"}``.
