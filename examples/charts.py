@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab._support.display import spread_out
-from umab.results.plotting import POINTS, curve_chart
+from umab.results.plotting import POINTS, Curve, curve_chart
 from umab.results.styles import Style
 
 _PHASES = 10
@@ -54,11 +54,13 @@ def totals_chart(
     """
     n_rounds = len(next(iter(totals.values())).mean)
     rounds = spread_out(n_rounds, POINTS)
-    values = [
+    values: list[Curve] = [
         {
             "policy": name,
             "t": rounds + 1,
-            **{key: each[rounds] for key, each in total._asdict().items()},
+            "mean": total.mean[rounds],
+            "low": total.low[rounds],
+            "high": total.high[rounds],
         }
         for name, total in totals.items()
     ]

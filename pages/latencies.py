@@ -24,7 +24,7 @@ from umab._support.progress import Progress
 from umab.engine.work import versions
 from umab.research.experiments.runner import Summary
 from umab.research.report import shell, words
-from umab.results.plotting import CONFIG, Chart, band, curve_chart
+from umab.results.plotting import CONFIG, Chart, Curve, band, curve_chart
 from umab.results.styles import Style
 
 PAGE, FIGURE, NUMBERS = "latencies.md", "latencies.svg", "latencies.json"
@@ -247,13 +247,14 @@ def _curve(regrets: Table) -> dict[str, list[float]]:
 
 def figure(results: Mapping[str, Any]) -> str:
     """Return the regrets over the rounds as SVG: means with bands of one standard deviation, and the unlucky ones."""
-    means: list[dict[str, Any]] = []
-    unlucky: list[dict[str, Any]] = []
+    means: list[Curve] = []
+    unlucky: list[Curve] = []
     for name, curve in results["curves"].items():
         mean, se, worse = (np.array(curve[key]) for key in ("mean", "se", "unlucky"))
-        line: dict[str, Any] = {"policy": LINES[name].label, "t": np.array(results["rounds"])}
-        means.append({**line, "mean": mean, **band(mean, se * math.sqrt(results["n_tables"]))})
-        unlucky.append({**line, "mean": worse, **band(worse, 0.0 * se)})
+        label, t = LINES[name].label, np.array(results["rounds"])
+        wide = band(mean, se * math.sqrt(results["n_tables"]))
+        means.append({"policy": label, "t": t, "mean": mean, **wide})
+        unlucky.append({"policy": label, "t": t, "mean": worse, **band(worse, 0.0 * se)})
     lowest = min(0.0, *(float(each["low"].min()) for each in means + unlucky))
     highest = 1.1 * max(float(each["high"].max()) for each in means + unlucky)
     panels = [
@@ -265,7 +266,7 @@ def figure(results: Mapping[str, Any]) -> str:
     return Chart({"config": CONFIG, "hconcat": panels, "spacing": 25, "padding": padding}).svg
 
 
-def _panel(title: str, values: list[dict[str, Any]], lowest: float, highest: float) -> dict[str, Any]:
+def _panel(title: str, values: list[Curve], lowest: float, highest: float) -> dict[str, Any]:
     """Return a chart of curves, with the label of each at its end, between two regrets."""
     n_rounds = int(values[0]["t"][-1])
     spec = curve_chart(values, n_rounds, title, {line.label: line.style for line in LINES.values()})

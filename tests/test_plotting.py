@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import umab
-from umab.results.plotting import Chart, band, curve_chart
+from umab.results.plotting import Chart, Curve, band, curve_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 LOSSES = np.random.default_rng(0).exponential([1.0, 2.0, 4.0], size=(400, 3))
@@ -45,7 +45,7 @@ def test_a_chart_has_the_curves_and_bands(results: list[umab.Result]) -> None:
 def test_every_tick_has_its_label(n_rounds: int) -> None:
     """No label is hidden for want of room, as 1,000 and 1,200 were beside 1,100."""
     mean = np.array([0.0, 5e3])
-    values = [{"policy": "ahb", "t": np.array([1, n_rounds]), "mean": mean, **band(mean, np.ones(2))}]
+    values: list[Curve] = [{"policy": "ahb", "t": np.array([1, n_rounds]), "mean": mean, **band(mean, np.ones(2))}]
     drawing = ElementTree.fromstring(Chart(curve_chart(values, n_rounds, "A title")).svg)
     axes = [each for each in drawing.iter(f"{SVG}g") if "role-axis-label" in each.get("class", "")]
     assert len(axes) == 2

@@ -20,13 +20,13 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
-from umab.tables.logs import columns_given, rounds_of, rows_given
+from umab.tables.logs import Columns, columns_given, rounds_of, rows_given
 from umab.tables.reading import read
 from umab.tables.roles import Named
 
@@ -92,7 +92,12 @@ class Estimate:
 
 
 def estimate(
-    log: Any, target: Any, *, arms: Sequence[Any] | None = None, estimator: str = "snips", confidence: float = 0.95
+    log: object,
+    target: object,
+    *,
+    arms: Sequence[object] | None = None,
+    estimator: str = "snips",
+    confidence: float = 0.95,
 ) -> Estimate:
     """Return what `target` would have lost per round if it had made the choices of the log.
 
@@ -196,13 +201,13 @@ def estimate(
 
 
 def evaluate(
-    log: Any,
-    targets: Mapping[str, Any] | None = None,
+    log: object,
+    targets: Mapping[str, object] | None = None,
     *,
-    arms: Sequence[Any] | None = None,
+    arms: Sequence[object] | None = None,
     estimator: str = "snips",
     confidence: float = 0.95,
-) -> dict[Any, Estimate]:
+) -> dict[object, Estimate]:
     """Return what each arm of a log would have lost per round if it had always been chosen, by its label.
 
     Each interval is for its own estimate: that all of them contain the truth at once is less likely. The lowest of many
@@ -244,14 +249,14 @@ def evaluate(
 
 
 def read_log(
-    log: Any,
+    log: object,
     *,
     arm: str | None = None,
     probability: str | None = None,
     loss: str | None = None,
     reward: bool | str = False,
     decimal: Literal[".", ","] = ".",
-) -> dict[str, Any]:
+) -> Columns:
     r"""Return the log in a file or a frame as a dict with the columns that `estimate` and `evaluate` take.
 
     The file is CSV, TSV or Parquet, as for `umab.Losses.of`, and reading it needs the extra ``[data]``. Every row is a
@@ -326,12 +331,12 @@ def _scaled(value: float, exponent: int) -> float:
 class _Rounds(NamedTuple):
     """The columns of a log, checked."""
 
-    arms: list[Any]
+    arms: list[object]
     probabilities: Array
     losses: Array
 
     @classmethod
-    def of(cls, log: Any) -> _Rounds:
+    def of(cls, log: object) -> _Rounds:
         if isinstance(log, _Rounds):
             return log
         there = log.columns if hasattr(log, "columns") else log if isinstance(log, Mapping) else ()
@@ -350,7 +355,7 @@ class _Rounds(NamedTuple):
         )
 
 
-def _numbers(name: str, values: list[Any], check: Callable[[str, Any], float]) -> Array:
+def _numbers(name: str, values: list[object], check: Callable[[str, object], float]) -> Array:
     """Return a column of numbers, each of which has passed `check`."""
     if all(type(value) is float for value in values):  # almost always, and then much faster
         column = np.array(values)
@@ -359,14 +364,14 @@ def _numbers(name: str, values: list[Any], check: Callable[[str, Any], float]) -
     return np.array([check(f"{name} in row {row}", value) for row, value in enumerate(values)])
 
 
-def _target_probabilities(target: Any, rounds: _Rounds, arms: Sequence[Any] | None) -> tuple[Array, list[Any]]:
+def _target_probabilities(target: object, rounds: _Rounds, arms: Sequence[object] | None) -> tuple[Array, list[object]]:
     """Return the probability with which the target draws the arm of each round, and its arms that the log lacks."""
     seen = set(rounds.arms)
     if isinstance(target, Mapping):
         _check_distributions(np.array([[checks.real(f"target[{k!r}]", p) for k, p in target.items()]]))
         unseen = [label for label, p in target.items() if p > 0.0 and label not in seen]
         return np.array([float(target.get(arm, 0.0)) for arm in rounds.arms]), unseen
-    if isinstance(target, (str, int, float)) or np.ndim(target) == 0:
+    if isinstance(target, (str, int, float)) or np.ndim(cast(npt.ArrayLike, target)) == 0:
         return _target_probabilities({target: 1.0}, rounds, None)
 
     table = np.asarray(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ def legal_losses(policy: Policy, losses: Array) -> Array:
     return losses if highest == LARGEST else np.asarray(highest - np.abs(losses))
 
 
-def forced(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
+def forced(policy: Policy, arms: Iterable[int], losses: Iterable[float], n_arms: int) -> Array:
     """Return the distributions of a compiled run in which the arms are given, one row per round."""
     learner = Learner(policy, n_arms)
     rows = [learner.probabilities()]
@@ -103,7 +104,7 @@ def forced(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
     return np.array(rows)
 
 
-def forced_interpreted(policy: Policy, arms: Any, losses: Any, n_arms: int) -> Array:
+def forced_interpreted(policy: Policy, arms: Iterable[int], losses: Iterable[float], n_arms: int) -> Array:
     """Return the same as `forced`, from plain Python."""
     parameters, state = policy.parameters_for(n_arms), policy.init(n_arms)
     rows = [list(state.probabilities)]

@@ -3,7 +3,8 @@
 import math
 import numbers
 import sys
-from typing import Any
+from collections.abc import Sized
+from typing import SupportsFloat, cast
 
 _FEW = 10
 """Of how many elements an array or a frame may be to be shown as it is, if that is one line."""
@@ -15,7 +16,7 @@ LARGEST = sys.float_info.max
 """The largest finite double."""
 
 
-def finite(name: str, value: Any) -> float:
+def finite(name: str, value: object) -> float:
     """Return `value` as a finite float."""
     number = real(name, value)
     if not math.isfinite(number):
@@ -23,7 +24,7 @@ def finite(name: str, value: Any) -> float:
     return number
 
 
-def positive(name: str, value: Any) -> float:
+def positive(name: str, value: object) -> float:
     """Return `value` as a finite float above 0."""
     number = real(name, value)
     if not 0.0 < number <= LARGEST:
@@ -31,7 +32,7 @@ def positive(name: str, value: Any) -> float:
     return number
 
 
-def probability(name: str, value: Any) -> float:
+def probability(name: str, value: object) -> float:
     """Return `value` as a float in (0, 1]."""
     number = real(name, value)
     if not 0.0 < number <= 1.0:
@@ -39,7 +40,7 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
-def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+def whole(name: str, value: object, *, least: int, most: int | None = None) -> int:
     """Return `value` as an int between `least` and `most`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be a whole number, but got {name}={shown(value)}")
@@ -51,19 +52,19 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     return number
 
 
-def optional_horizon(value: Any) -> int | None:
+def optional_horizon(value: object) -> int | None:
     """Return `value` as a number of rounds, or None if it is None."""
     return None if value is None else whole("horizon", value, least=1, most=2**53)
 
 
-def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def one_of(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but got {name}={shown(value)}")
     return value
 
 
-def real(name: str, value: Any) -> float:
+def real(name: str, value: object) -> float:
     """Return `value` as a float, which may be inf or nan."""
     if type(value) is float:
         return value
@@ -72,14 +73,14 @@ def real(name: str, value: Any) -> float:
     if isinstance(value, (str, bytes, bytearray)) or kind not in "fiub" or getattr(value, "ndim", False):
         raise TypeError(f"{name} must be a number, but got {name}={shown(value)}")
     try:
-        return float(value)
+        return float(cast(SupportsFloat, value))
     except OverflowError:
         raise ValueError(f"{name} must fit into a float, but got {name}={shown(value)}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a number, but got {name}={shown(value)}") from None
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as an error shows it: as `repr` does, but large data by their type and size.
 
     Examples
@@ -99,10 +100,10 @@ def shown(value: Any) -> str:
     kind = type(value).__name__
     if isinstance(shape, tuple):
         return f"{kind} of shape {shape}"
-    return f"{kind} of length {len(value)}"
+    return f"{kind} of length {len(cast(Sized, value))}"
 
 
-def true_or_false(name: str, value: Any) -> bool:
+def true_or_false(name: str, value: object) -> bool:
     """Return `value`, if it is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, but got {name}={shown(value)}")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Curve = npt.NDArray[np.float64]
+N = TypeVar("N")
 
 _ACCENT = "#3987cc"  # visible on a white page and on a black one
 _WIDTH, _HEIGHT = 320, 80
@@ -38,7 +39,7 @@ class _Change(Protocol):
     @property
     def round(self) -> int: ...
     @property
-    def arm(self) -> Any: ...
+    def arm(self) -> object: ...
     @property
     def kept(self) -> bool | None: ...
 
@@ -47,7 +48,7 @@ class _Learner(Protocol):
     @property
     def policy(self) -> _Policy: ...
     @property
-    def outstanding(self) -> tuple[Any, ...]: ...
+    def outstanding(self) -> tuple[object, ...]: ...
     @property
     def maximize(self) -> bool: ...
     def counters(self) -> Mapping[Any, _Counter]: ...
@@ -130,7 +131,7 @@ def _box(name: str, title: str, content: str) -> str:
 
 
 def _table(
-    rows: Mapping[Any, Mapping[str, str]], shown: Sequence[Any], why: str, of: str = "arm", plural: str = "arms"
+    rows: Mapping[N, Mapping[str, str]], shown: Sequence[N], why: str, of: str = "arm", plural: str = "arms"
 ) -> str:
     """Return rows as a table; the cells are HTML, the names of the rows are not."""
     cell = "style='text-align:right;padding:1px 8px;white-space:nowrap;color:inherit'"
@@ -167,7 +168,7 @@ def _cells_of(counter: _Counter) -> dict[str, str]:
     return {name: _number(value) for name, value in counter._asdict().items() if name != "probability"}
 
 
-def _number(value: Any) -> str:
+def _number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.4g}"

@@ -13,7 +13,6 @@ import shlex
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from umab._version import __version__
 from umab.cli import (
@@ -72,7 +71,7 @@ def _in_words(error: Exception) -> str:
     return reason if error.filename is None else f"{error.filename}: {reason}"
 
 
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+def _note(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning without the line of code that it came from."""
     print(f"umab: note: {message}", file=sys.stderr)
 

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -114,10 +114,23 @@ def evaluate(options: argparse.Namespace) -> None:
     feedback, better = ("reward", "higher") if "reward" in log else ("loss", "lower")
     targets = dict(options.target)
     found = offpolicy.evaluate(log, targets, estimator=options.estimator, confidence=options.confidence)
-    rows = [Row.of(name, "distribution" if name in targets else "arm", each) for name, each in found.items()]
+    rows = [Row.of(str(name), "distribution" if name in targets else "arm", each) for name, each in found.items()]
     rows.sort(key=lambda row: row.mean, reverse=feedback == "reward")  # the best first
     n_rounds, n_arms = len(log["arm"]), len(found.keys() - targets.keys())
-    rows.insert(0, Row("the log itself", "log", _mean(log[feedback]), None, None, None, float(n_rounds), 1.0, ()))
+    rows.insert(
+        0,
+        Row(
+            "the log itself",
+            "log",
+            _mean(log["reward"] if feedback == "reward" else log["loss"]),
+            None,
+            None,
+            None,
+            float(n_rounds),
+            1.0,
+            (),
+        ),
+    )
     about = {"feedback": feedback, "estimator": options.estimator, "confidence": options.confidence}
     for path, content in ((options.json, _as_json(rows, about)), (options.csv, _as_csv(rows))):
         if path:
@@ -133,7 +146,7 @@ The first row is the mean over the log. Each interval is for its own row, and th
 good: it was picked for being good. umab.offpolicy has the formulas, and docs/off-policy.md says when to trust them."""
 
 
-def target(text: str) -> tuple[str, Any]:
+def target(text: str) -> tuple[str, object]:
     """Return the target that an option describes, with its name.
 
     Examples
@@ -176,7 +189,7 @@ def _mean(values: Array) -> float:
     return math.ldexp(float(np.ldexp(values, -exponent).mean()), exponent)
 
 
-def _as_json(rows: list[Row], about: dict[str, Any]) -> bytes:
+def _as_json(rows: list[Row], about: dict[str, object]) -> bytes:
     """Return the rows as JSON; a number that is not finite is null."""
     found = [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in named}

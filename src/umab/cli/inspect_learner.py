@@ -8,7 +8,7 @@ import statistics
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support.display import change_text, counted
 from umab.algorithms.base import Change
@@ -188,7 +188,7 @@ def _number(value: float | None) -> str:
 def _as_json(seen: Inspected) -> str:
     """Return the page for scripts, with all arms, and ages in seconds."""
     ages = seen.ages
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "file": seen.file,
         "version": seen.version,
         "policy": seen.policy,

@@ -7,13 +7,13 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from umab.tables.losses import Losses
     from umab.tables.missing import Missing
 
-Commands: TypeAlias = Any
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """The object to which argparse adds commands; its class is private."""
 
 _LIKE_REWARDS = re.compile(r"revenue|profit|income|reward|sales|score|click|conversion|gain", re.IGNORECASE)
@@ -27,7 +27,7 @@ def command(
     commands: Commands, name: str, run: Callable[[argparse.Namespace], int | None], about: str, example: str
 ) -> argparse.ArgumentParser:
     """Add a command that calls `run`, and return its parser."""
-    added: argparse.ArgumentParser = commands.add_parser(
+    added = commands.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=f"example: {example}"
     )
     added.set_defaults(run=run)

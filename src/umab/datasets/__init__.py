@@ -18,7 +18,6 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from umab._support.checks import shown
 from umab.datasets.sales import sales
@@ -40,7 +39,7 @@ DATASETS: dict[str, Callable[..., Losses]] = {
 """The data sets by name."""
 
 
-def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
+def load(name: str, *, real: bool | None = None, **parameters: object) -> Losses:
     """Return the data set of this name.
 
     Parameters
@@ -65,7 +64,7 @@ def load(name: str, *, real: bool | None = None, **parameters: Any) -> Losses:
     return DATASETS[name](**parameters)
 
 
-def check(name: str, **parameters: Any) -> None:
+def check(name: str, **parameters: object) -> None:
     """Raise an error if there is no data set of this name, or if it does not take these parameters."""
     if not isinstance(name, str) or name not in DATASETS:
         raise ValueError(
@@ -83,6 +82,6 @@ def takes(name: str, parameter: str) -> bool:
     return name in DATASETS and parameter in inspect.signature(DATASETS[name]).parameters
 
 
-def _hint(given: Any, known: Iterable[str]) -> str:
+def _hint(given: object, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(given), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

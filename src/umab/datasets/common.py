@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from types import ModuleType
+from typing import Literal, TypeAlias, TypedDict
 
 from umab._support import checks
 from umab._support.extras import extra
@@ -14,7 +15,14 @@ HORIZON = 1258
 """The number of rounds of every experiment in the paper."""
 
 
-def parameters(setting: Any, seed: Any) -> dict[str, Any]:
+class Given(TypedDict):
+    """A setting and a seed, in the form of a provenance."""
+
+    setting: str
+    seed: int
+
+
+def parameters(setting: object, seed: object) -> Given:
     """Return a setting and a seed, checked, in the form of a provenance."""
     return {
         "setting": checks.one_of("setting", setting, ("printed", "figure")),
@@ -22,7 +30,7 @@ def parameters(setting: Any, seed: Any) -> dict[str, Any]:
     }
 
 
-def import_polars() -> Any:
+def import_polars() -> ModuleType:
     """Return the package polars, which is imported only when a table is read."""
     with extra("data", "reading tables"):
         import polars

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, timedelta
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -52,21 +53,23 @@ def sales(setting: Setting = "printed", *, seed: int = 0, real: bool | None = No
     >>> losses.n_rounds, losses.arms[:2], losses.provenance["stand_in"]
     (1258, ('store 1', 'store 2'), True)
     """
-    return _sales("sales", setting, _STORES, parameters(setting, seed), real)
+    given = parameters(setting, seed)
+    return _sales("sales", setting, _STORES, given, given["seed"], real)
 
 
 def other_stores(stores: range, *, seed: int, real: bool | None = None) -> Losses:
     """Return the same for other stores, in the printed setting; there are stores 1 to 45."""
     given = {"stores": [stores.start, stores.stop - 1], "seed": seed}
-    return _sales("other_stores", "printed", stores, given, real)
+    return _sales("other_stores", "printed", stores, given, seed, real)
 
 
-def _sales(name: str, setting: Setting, stores: range, given: dict[str, Any], real: bool | None) -> Losses:
-    seed = given["seed"]
+def _sales(
+    name: str, setting: Setting, stores: range, given: Mapping[str, object], seed: int, real: bool | None
+) -> Losses:
     public = sources.SOURCES["sales"]
     content, why = sources.obtain(public, real)
     n_stores = "ten" if len(stores) == 10 else str(len(stores))
-    origin: dict[str, Any] = {"dataset": name, "stand_in": content is None, "parameters": given}
+    origin: dict[str, object] = {"dataset": name, "stand_in": content is None, "parameters": given}
     if content is None:
         frame = _stand_in(seed, stores)
         source = f"stand-in: random weekly sales of {n_stores} stores, drawn with seed {seed}, {why}"

@@ -18,11 +18,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from umab._support.extras import extra
 from umab._support.progress import Progress
+
+if TYPE_CHECKING:
+    from requests import Response
 
 _FORMS = (".csv", ".csv.gz", ".zip", ".csv.zip")
 _TIMEOUTS = (10.0, 30.0)  # seconds to connect, and between two pieces of a response
@@ -308,7 +312,7 @@ def _download(source: Source, target: Path) -> None:
         contextlib.ExitStack() as answers,
     ):
 
-        def close_at_the_end(answer: Any, **_: Any) -> None:  # pooch does not if something goes wrong
+        def close_at_the_end(answer: Response, **_: object) -> None:  # pooch does not if something goes wrong
             answers.callback(answer.close)
 
         new = Path(folder) / target.name
@@ -340,10 +344,11 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _pooch() -> Any:
+def _pooch() -> ModuleType:
     with extra("data", "downloading tables"):
         import pooch
-    return pooch
+    found: ModuleType = pooch
+    return found
 
 
 class _Bridge:

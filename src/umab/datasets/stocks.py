@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from umab._support.extras import extra
 from umab.datasets import sources
 from umab.datasets.common import HORIZON, import_polars
 from umab.tables.losses import Losses, Table
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 _TICKERS = ("CHK", "RRC", "EBAY", "IBM", "OXY", "KMI", "DISCK", "SIG", "AMD", "FB")
 
@@ -75,7 +78,7 @@ def other_stocks(n_stocks: int, *, seed: int, real: bool | None = None) -> Losse
     )
 
 
-def _real(content: bytes, tickers: Sequence[str], given: dict[str, Any]) -> Losses:
+def _real(content: bytes, tickers: Sequence[str], given: Mapping[str, object]) -> Losses:
     source = sources.SOURCES["stocks"]
     n_stocks = "ten" if len(tickers) == 10 else str(len(tickers))
     return Losses.of(
@@ -92,11 +95,12 @@ def _real(content: bytes, tickers: Sequence[str], given: dict[str, Any]) -> Loss
     )
 
 
-def _read(content: bytes) -> Any:
+def _read(content: bytes) -> DataFrame:
     polars = import_polars()
-    return polars.read_csv(
+    frame: DataFrame = polars.read_csv(
         BytesIO(content), columns=["date", "open", "Name"], schema_overrides={"open": polars.Float64}
     )
+    return frame
 
 
 def _opens(content: bytes, tickers: Sequence[str]) -> Table:
@@ -120,7 +124,7 @@ def _opens(content: bytes, tickers: Sequence[str]) -> Table:
 def _stand_in(why: str) -> Losses:
     with extra("river", f"the stand-in for the stocks, {why},"):
         from river.datasets import SP500Stocks
-    days: list[dict[str, Any]] = [returns for returns, _ in SP500Stocks()]
+    days: list[dict[str, float]] = [returns for returns, _ in SP500Stocks()]
     percents = np.array([[day[ticker] for ticker in _FIRST_CLOSES] for day in days])
     growth = np.vstack([np.ones(len(_FIRST_CLOSES)), np.cumprod(1.0 + percents / 100.0, axis=0)])
     table = _losses(np.array(list(_FIRST_CLOSES.values())) * growth)

@@ -7,7 +7,7 @@ is compared over the rounds in which it did.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,7 @@ class CostsAmong(NamedTuple):
         with np.errstate(over="ignore"):
             return np.ldexp(counted, self.exponent, out=counted)
 
-    def regret(self, arms: npt.NDArray[Any]) -> Table:
+    def regret(self, arms: npt.NDArray[np.integer]) -> Table:
         """Return R_t of every trial, for the arms drawn in its rounds (n_trials × T)."""
         paid = self.table[np.arange(len(self.table)), arms]
         largest = np.full(paid.shape, -np.inf)
@@ -70,11 +70,11 @@ class CostsAmong(NamedTuple):
             np.maximum(largest, spent - self.against[:, k], out=largest)
         return self.in_losses(largest)
 
-    def final_regret(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def final_regret(self, arms: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """Return R_T of every trial, up to rounding, without storing the rounds before it."""
         return self.in_losses((self.spent(arms, self.eligible) - self.against[-1]).max(axis=1))
 
-    def spent(self, arms: npt.NDArray[Any], counted: Mask) -> Table:
+    def spent(self, arms: npt.NDArray[np.integer], counted: Mask) -> Table:
         """Return what the arms of every trial cost, over the rounds that each column counts, in units of costs."""
         spent = np.zeros((len(arms), counted.shape[1]))
         for piece in pieces(len(self.table)):

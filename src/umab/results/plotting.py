@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from types import ModuleType
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,28 @@ _FEWEST = 0.63
 
 POINTS = 320
 """How many rounds of a curve are drawn; more would make files larger without a visible difference."""
+
+
+class Band(TypedDict):
+    """A band around a mean."""
+
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+
+class Curve(Band):
+    """A mean over the rounds, with its band."""
+
+    policy: str
+    t: npt.NDArray[np.int64]
+    mean: npt.NDArray[np.float64]
+
+
+class Scale(TypedDict):
+    """What stands for the names of curves, in their order."""
+
+    domain: list[str]
+    range: Sequence[object]
 
 
 class Chart:
@@ -67,13 +90,13 @@ class Chart:
         return "Chart; a notebook shows it, and save('chart.svg') writes it to a file"
 
 
-def _vl_convert() -> Any:
+def _vl_convert() -> ModuleType:
     with extra("report", "drawing a chart"):
         import vl_convert
     return vl_convert
 
 
-def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64]) -> dict[str, Any]:
+def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64]) -> Curve:
     """Return a mean over the rounds with a band of one standard deviation, for `curve_chart`."""
     rounds = spread_out(len(mean), POINTS)
     mean, sd = mean[rounds], sd[rounds]
@@ -81,7 +104,7 @@ def curve(name: str, mean: npt.NDArray[np.float64], sd: npt.NDArray[np.float64])
 
 
 def curve_chart(
-    values: list[dict[str, Any]],
+    values: Sequence[Curve],
     n_rounds: int,
     title: str | None = None,
     own: Mapping[str, Style] | None = None,
@@ -111,9 +134,9 @@ def curve_chart(
     interactive = title is None
     names = [each["policy"] for each in values]
     styled = dict(zip(names, styles_of(names, own), strict=True))  # the same on a page and in a file
-    drawn = names if drawn is None else [name for name in names if name in drawn]
+    switched_on = names if drawn is None else [name for name in names if name in drawn]
     if not interactive:
-        names, values = drawn, [each for each in values if each["policy"] in drawn]
+        names, values = switched_on, [each for each in values if each["policy"] in switched_on]
     styles = [styled[name] for name in names]
     values = values[::-1]  # so that the first name is drawn last, on top
     largest = max(float(np.abs(each["mean"][np.isfinite(each["mean"])]).max(initial=0.0)) for each in values)
@@ -129,7 +152,7 @@ def curve_chart(
         "labelLimit": 220,
         "orient": "right",
     }
-    encoding: dict[str, Any] = {
+    encoding: dict[str, dict[str, object]] = {
         "x": {
             "field": "t",
             "type": "quantitative",
@@ -140,19 +163,19 @@ def curve_chart(
         "color": {"field": "policy", "type": "nominal", "scale": colour, "legend": None if interactive else legend},
     }
     y = {"type": "quantitative", "title": regret, "axis": {"labelExpr": label}}
-    bands: dict[str, Any] = {
+    bands: dict[str, object] = {
         "mark": {"type": "area", "fillOpacity": 0.1, "opacity": 1},
         "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
     }
-    lines: dict[str, Any] = {
+    lines: dict[str, object] = {
         "mark": {"type": "line", "point": n_rounds == 1, "strokeWidth": 2},
         "encoding": {
             "y": {**y, "field": "mean"},
             "strokeDash": {**encoding["color"], "scale": dash},
         },
     }
-    layers: list[dict[str, Any]] = [bands, lines]
-    spec: dict[str, Any] = {
+    layers: list[dict[str, object]] = [bands, lines]
+    spec: dict[str, object] = {
         "config": CONFIG,
         "height": 300,
         "data": {"values": [{key: plain(value) for key, value in each.items()} for each in values]},
@@ -168,11 +191,11 @@ def curve_chart(
     for layer in layers:
         layer["transform"] = [{"filter": "indexof(picked, datum.policy) >= 0"}]
     layers.append(_readings(names))
-    picked = {"name": "picked", "value": drawn}
+    picked = {"name": "picked", "value": switched_on}
     return {**spec, "params": [picked], "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
 
 
-def _axis_of_rounds(n_rounds: int) -> dict[str, Any]:
+def _axis_of_rounds(n_rounds: int) -> dict[str, object]:
     """Return an axis with so few ticks that every one has room for its label, at any width of the chart.
 
     A chart would otherwise hide labels that are close to others: of 1,000, 1,100 and 1,200, all but the second.
@@ -182,7 +205,7 @@ def _axis_of_rounds(n_rounds: int) -> dict[str, Any]:
     return {"tickMinStep": 1, "tickCount": count, "labelOverlap": False, "labelFlush": False}
 
 
-def _readings(names: list[str]) -> dict[str, Any]:
+def _readings(names: list[str]) -> dict[str, object]:
     """Return the layer that shows all regrets at the round under the pointer."""
     return {
         "transform": [
@@ -217,7 +240,7 @@ def _escaped(name: str) -> str:
     return "".join(f"\\{letter}" if letter in ".[]'\"" else letter for letter in name)
 
 
-def band(mean: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+def band(mean: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> Band:
     """Return a band around a mean, with a gap where it overflows; without a width, which is nan, there is none."""
     width = np.where(np.isnan(width), 0.0, width)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -233,10 +256,11 @@ def plain(value: Any) -> Any:
     return [float(f"{number:.5g}") if math.isfinite(number) else None for number in value]
 
 
-def scales(names: list[str], styles: list[Style]) -> tuple[dict[str, Any], dict[str, Any]]:
+def scales(names: list[str], styles: list[Style]) -> tuple[Scale, Scale]:
     """Return the colour and the dash of each name, in the form that a chart takes."""
-    colours = {"domain": names, "range": [style.colour for style in styles]}
-    return colours, {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    colours: Scale = {"domain": names, "range": [style.colour for style in styles]}
+    dashes: Scale = {"domain": names, "range": [list(style.dash) or [1, 0] for style in styles]}
+    return colours, dashes
 
 
 CONFIG: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,12 +55,12 @@ class Costs(NamedTuple):
         with np.errstate(over="ignore"):
             return np.ldexp(counted, self.exponent, out=counted)
 
-    def regret(self, arms: npt.NDArray[Any]) -> Table:
+    def regret(self, arms: npt.NDArray[np.integer]) -> Table:
         """Return R_t of every trial, for the arms drawn in its rounds (n_trials × T)."""
         spent = np.cumsum(self.table[np.arange(len(self.best)), arms], axis=1)
         return self.in_losses(spent - self.best)
 
-    def spent(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def spent(self, arms: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """Return what the arms of every trial cost together, up to rounding, in the unit of the costs."""
         spent = np.zeros(len(arms))
         for piece in pieces(len(self.best)):
@@ -70,7 +70,7 @@ class Costs(NamedTuple):
             spent += table.ravel().take(flat).sum(axis=1)
         return spent
 
-    def final_regret(self, arms: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def final_regret(self, arms: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
         """Return R_T of every trial, up to rounding, without storing the rounds before it."""
         return self.in_losses(self.spent(arms) - self.best[-1])
 

@@ -144,7 +144,7 @@ class Result:
         arms = None if self.provenance["expected"] else self.arms
         return tracking.tracking_regret(self.final_regret, losses, switches, arms)
 
-    def regret_by_means(self, means: Any) -> npt.NDArray[np.float64]:
+    def regret_by_means(self, means: object) -> npt.NDArray[np.float64]:
         """Return the regret of every trial by the known means of the arms, against the arm with the smallest mean.
 
         It is the sum of the means of the arms drawn, minus the smallest mean in every round. The losses do not enter.
@@ -237,9 +237,9 @@ class Result:
             import polars
         return polars.DataFrame(self._columns(of))
 
-    def _columns(self, of: Table) -> dict[str, Any]:
+    def _columns(self, of: Table) -> dict[str, object]:
         checks.one_of("of", of, get_args(Table))
-        columns: dict[str, Any]
+        columns: dict[str, Array]
         if of == "curve":
             columns = {"round": np.arange(1, len(self.mean) + 1), "mean": self.mean, "sd": self.sd, "se": self.se}
         else:
@@ -253,7 +253,7 @@ class Result:
         What was kept comes back. The expected regret of every trial and round, which only ``keep="all"`` has, is most
         of the first file; sampled regret is not written, but computed again from the arms and the losses.
         """
-        arrays = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
+        arrays: dict[str, Array] = {"mean": self.mean, "sd": self.sd, "final_regret": self.final_regret}
         if self._arms is not None and self._losses is not None:
             arrays |= {"arms": self._arms, "losses": self._losses.table}
             arrays |= {} if self._coins is None else {"coins": self._coins}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ class BestSequence(NamedTuple):
     total: float
 
 
-def best_sequence(losses: Any, switches: int) -> BestSequence:
+def best_sequence(losses: object, switches: int) -> BestSequence:
     """Return the best sequence of arms that changes at most so many times, and where it changes.
 
     Among sequences with the same total, it is one with the fewest switches. It takes time proportional to rounds × arms
@@ -79,7 +79,9 @@ def best_sequences(losses: Losses, allowed: Sequence[int]) -> list[BestSequence]
     return [_described(losses, free if each >= needed else trace.segments(paid, each)) for each in allowed]
 
 
-def tracking_regret(final_regret: Regrets, losses: Losses, switches: int, arms: Any = None) -> Regrets:
+def tracking_regret(
+    final_regret: Regrets, losses: Losses, switches: int, arms: npt.NDArray[np.integer] | None = None
+) -> Regrets:
     """Return the regret of every trial against the best sequence with at most so many switches.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,11 @@ class Advice(NamedTuple):
         Which experts gave advice in which rounds, rounds × experts.
     """
 
-    table: npt.NDArray[Any]
+    table: npt.NDArray[np.float64] | npt.NDArray[np.int64]
     awake: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, data: Any, n_rounds: int, n_arms: int) -> Advice:
+    def of(cls, data: object, n_rounds: int, n_arms: int) -> Advice:
         """Return advice, checked: distributions (rounds × experts × arms) or arms (rounds × experts)."""
         given = np.asarray(data)
         if given.ndim not in (2, 3) or given.shape[0] != n_rounds or given.shape[-1] < 1:
@@ -74,7 +74,7 @@ class Advice(NamedTuple):
         return np.where(self.awake[rounds], found, 0.0)
 
 
-def _of_arms(given: npt.NDArray[Any], n_arms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _of_arms(given: npt.NDArray[np.number], n_arms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     if given.dtype.kind not in "iu":
         raise TypeError(f"advice of arms must be whole numbers, −1 for an expert who abstains, but got {given.dtype}")
     wrong = (given < -1) | (given >= n_arms)
@@ -87,7 +87,7 @@ def _of_arms(given: npt.NDArray[Any], n_arms: int) -> tuple[npt.NDArray[np.int64
     return table, table >= 0
 
 
-def _of_rows(given: npt.NDArray[Any], n_arms: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+def _of_rows(given: npt.NDArray[np.number], n_arms: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     if given.shape[2] != n_arms:
         raise ValueError(f"advice must have a probability for each of {n_arms} arms, but got shape {given.shape}")
     if given.dtype.kind not in "fiu":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 MISSING = ("", "-", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>", "nat")
 """The texts that stand for a missing value, in lower case."""
@@ -25,12 +24,12 @@ _DATE = re.compile(r"(\d{4}([./-])\d{1,2}\2\d{1,2}|\d{1,2}([./-])\d{1,2}\3\d{4})
 """Dates as people write them, with a four-digit year; dates in ISO 8601 need no pattern."""
 
 
-def is_null(value: Any) -> bool:
+def is_null(value: object) -> bool:
     """Whether a value is none at all: None, nan, or the NA or NaT of pandas."""
     return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaT"))
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value of any type stands for a missing one: nan, None, the NA of pandas, or a text in `MISSING`."""
     return value is None or str(value).strip().lower() in MISSING
 

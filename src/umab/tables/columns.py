@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
 from umab.tables.cells import MISSING, is_date, is_missing, is_null, is_total
+from umab.tables.units import Time
 
 if TYPE_CHECKING:
     import polars
@@ -23,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 class Column(Protocol):
     """What is asked of a column, wherever it comes from."""
 
-    def cell(self, row: int) -> Any:
+    def cell(self, row: int) -> object:
         """Return one cell as it is."""
 
     def numbers(self) -> Table:
@@ -35,7 +36,7 @@ class Column(Protocol):
     def texts(self) -> list[str]:
         """Return the cells as text, without spaces around it; "" for those that are empty."""
 
-    def times(self) -> list[Any] | None:
+    def times(self) -> Sequence[Time] | None:
         """Return the dates or times, if the column holds nothing else. The last row may be a total without a date."""
 
 
@@ -46,7 +47,7 @@ class Texts:
     cells: polars.Series
     decimal: str = "."
 
-    def cell(self, row: int) -> Any:
+    def cell(self, row: int) -> object:
         """Return one cell as it is."""
         return self.cells[row]
 
@@ -68,7 +69,7 @@ class Texts:
         """Return the cells as text, without spaces around it."""
         return self._stripped().to_list()
 
-    def times(self) -> list[Any] | None:
+    def times(self) -> Sequence[Time] | None:
         """Return the dates or times, if the column holds nothing else."""
         texts = self.texts() if is_date(str(self.cells[0] or "").strip()) else None
         return texts if texts and _are_dates(texts) else None
@@ -91,8 +92,8 @@ class Values:
         The cells as numbers, if the type of the column is one of numbers; nan for those that are missing.
     """
 
-    cell: Callable[[int], Any]
-    cells: Callable[[], list[Any]]
+    cell: Callable[[int], object]
+    cells: Callable[[], list[object]]
     floats: Table | None = None
 
     def numbers(self) -> Table:
@@ -109,14 +110,14 @@ class Values:
         """Return the cells as text, without spaces around it; "" for those that are empty."""
         return ["" if is_null(cell) else str(cell).strip() for cell in self.cells()]
 
-    def times(self) -> list[Any] | None:
+    def times(self) -> Sequence[Time] | None:
         """Return the dates or times, if the column holds nothing else."""
         if self.floats is not None:
             return None
         cells = self.cells()
         known = [cell for cell in cells if not is_null(cell)]
         if known and all(isinstance(cell, (datetime.date, datetime.time)) for cell in known):
-            return cells
+            return cast("list[Time]", cells)
         if not all(isinstance(cell, str) for cell in known):
             return None
         texts = self.texts()
@@ -129,7 +130,7 @@ def _are_dates(texts: list[str]) -> bool:
     return is_date(texts[0]) and all(map(is_date, set(texts[:-1]))) and (is_date(last) or last == "" or is_total(last))
 
 
-def _number(cell: Any) -> float:
+def _number(cell: object) -> float:
     try:
         return checks.real("cell", cell)
     except (TypeError, ValueError):

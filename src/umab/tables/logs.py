@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
@@ -21,6 +21,15 @@ WHY_PROBABILITIES = (
 """Why there is no answer without probabilities."""
 
 
+class Columns(TypedDict):
+    """The columns of a log, of which it has either the losses or the rewards."""
+
+    arm: list[str]
+    probability: Table
+    loss: NotRequired[Table]
+    reward: NotRequired[Table]
+
+
 class Log(NamedTuple):
     """The rounds of a log."""
 
@@ -30,13 +39,14 @@ class Log(NamedTuple):
     reward: bool
     """Whether the values are rewards."""
 
-    def as_columns(self) -> dict[str, Any]:
+    def as_columns(self) -> Columns:
         """Return the columns that `umab.offpolicy.evaluate` takes."""
-        value = "reward" if self.reward else "loss"
-        return {"arm": self.arms, "probability": self.probabilities, value: self.values}
+        if self.reward:
+            return {"arm": self.arms, "probability": self.probabilities, "reward": self.values}
+        return {"arm": self.arms, "probability": self.probabilities, "loss": self.values}
 
 
-def columns_given(log: Any, feedback: str) -> list[list[Any]] | None:
+def columns_given(log: Any, feedback: str) -> list[list[object]] | None:
     """Return the columns arm, probability and `feedback` of a frame or dict; None for a log that has rows instead."""
     if not isinstance(log, Mapping) and not hasattr(log, "columns"):
         return None
@@ -59,7 +69,7 @@ def columns_given(log: Any, feedback: str) -> list[list[Any]] | None:
     return columns
 
 
-def rows_given(log: Any, feedback: str) -> Iterator[tuple[Sequence[Any], Any]]:
+def rows_given(log: object, feedback: str) -> Iterator[tuple[Sequence[object], object]]:
     """Yield the rows of a log that is given row by row: a choice, or an arm and a probability; and the feedback."""
     if not isinstance(log, Iterable) or isinstance(log, (str, bytes)):
         raise TypeError(f"log must be pairs (choice, {feedback}), triples or a frame, but got a {type(log).__name__}")

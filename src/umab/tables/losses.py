@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -61,11 +61,11 @@ class Losses:
     @classmethod
     def of(
         cls,
-        data: Any,
+        data: object,
         *,
         arms: Iterable[str] | None = None,
         source: str | None = None,
-        provenance: Mapping[str, Any] | None = None,
+        provenance: Mapping[str, object] | None = None,
         reward: bool | str = False,
         drop: Sequence[str] = (),
         suspicious: Literal["refuse", "allow"] = "refuse",
@@ -74,7 +74,7 @@ class Losses:
         round: str | None = None,
         arm: str | None = None,
         loss: str | None = None,
-        eligible: Any = None,
+        eligible: object = None,
     ) -> Losses:
         r"""Return `data` as Losses, checked; if it has a mistake, the error names the row and the column.
 
@@ -277,7 +277,7 @@ def _mark_away(table: Table, arms: tuple[str, ...], there: Mask | None, *, nan_i
     table[away] = np.nan
 
 
-def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Mask:
+def _as_mask(eligible: object, shape: tuple[int, ...], arms: tuple[str, ...]) -> Mask:
     """Return `eligible` as booleans, rounds × arms."""
     names = getattr(eligible, "columns", None)
     if names is not None and tuple(str(name) for name in names) != arms:
@@ -285,7 +285,7 @@ def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Ma
             f"the columns of eligible must be the arms, {listed(arms)}, but got {listed([str(name) for name in names])}"
         )
     try:
-        mask = np.asarray(eligible.to_numpy() if names is not None else eligible)
+        mask = np.asarray(cast(Any, eligible).to_numpy() if names is not None else eligible)
     except ValueError:
         raise ValueError("eligible must be a table with rows of equal length, but the lengths differ") from None
     if mask.dtype != np.bool_:
@@ -295,7 +295,7 @@ def _as_mask(eligible: Any, shape: tuple[int, ...], arms: tuple[str, ...]) -> Ma
     return mask
 
 
-def _as_floats(data: Any, arms: Sequence[str] | None, *, refuse: bool) -> Table:
+def _as_floats(data: object, arms: Sequence[str] | None, *, refuse: bool) -> Table:
     """Return a copy of `data` as float64 in C-order; a copy, so that later changes to `data` have no effect.
 
     Missing values become nan, unless they are to be refused.
@@ -325,7 +325,7 @@ def _as_floats(data: Any, arms: Sequence[str] | None, *, refuse: bool) -> Table:
     raise TypeError(f"losses must be a table of numbers, but got {type(data).__name__} of {array.dtype}")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     try:
         checks.real("loss", value)
     except (TypeError, ValueError):
@@ -334,12 +334,12 @@ def _is_number(value: Any) -> bool:
 
 
 def losses_of(
-    data: Any,
+    data: object,
     wording: Wording,
     *,
     arms: Iterable[str] | None = None,
     source: str | None = None,
-    provenance: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, object] | None = None,
     reward: bool | str = False,
     drop: Sequence[str] = (),
     suspicious: str = "refuse",
@@ -348,7 +348,7 @@ def losses_of(
     round: str | None = None,
     arm: str | None = None,
     loss: str | None = None,
-    eligible: Any = None,
+    eligible: object = None,
 ) -> Losses:
     """Return `data` as `Losses.of` does; `wording` is how error messages name the options."""
     if isinstance(drop, str):
@@ -357,7 +357,7 @@ def losses_of(
     missing, dropped = as_missing(missing), [str(name) for name in drop]
     named, are_rewards = Named.of(reward=reward, loss=loss, round=round, arm=arm)
     names = None if arms is None else tuple(str(name) for name in arms)
-    about: dict[str, Any]
+    about: dict[str, object]
     if isinstance(data, Losses) or not (is_frame(data) or isinstance(data, (str, os.PathLike))):
         _check_options(data, decimal, named, reward=are_rewards)
         if isinstance(data, Losses):
@@ -409,7 +409,7 @@ def losses_of(
     )
 
 
-def _check_options(data: Any, decimal: str, named: Named, *, reward: bool) -> None:
+def _check_options(data: object, decimal: str, named: Named, *, reward: bool) -> None:
     """Refuse options that have no meaning for data without texts and columns, or for losses."""
     what = "Losses" if isinstance(data, Losses) else f"data of type {type(data).__name__}"
     if checks.one_of("decimal", decimal, (".", ",")) != ".":
@@ -425,8 +425,8 @@ def _check_options(data: Any, decimal: str, named: Named, *, reward: bool) -> No
 
 
 def _of_an_array(
-    data: Any, arms: tuple[str, ...] | None, *, refuse: bool, reward: bool
-) -> tuple[Table, tuple[str, ...], str, dict[str, Any]]:
+    data: object, arms: tuple[str, ...] | None, *, refuse: bool, reward: bool
+) -> tuple[Table, tuple[str, ...], str, dict[str, object]]:
     """Return the table in an array, in nested lists or in Losses, its arms, and what is known about it."""
     if isinstance(data, Losses):
         return data.table.copy(), data.arms if arms is None else arms, data.source, dict(data.provenance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ Missing: TypeAlias = _Word | float
 _WORDS: tuple[_Word, ...] = get_args(_Word)
 
 
-def as_missing(missing: Any) -> Missing:
+def as_missing(missing: object) -> Missing:
     """Return what missing losses mean, if it is one of the words or a number."""
     if not isinstance(missing, (str, bool)):
         return checks.finite("missing", missing)

@@ -12,7 +12,7 @@ import re
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from umab._support import checks
 from umab._support.extras import extra
@@ -31,13 +31,13 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 """What may separate cells: the first of these that is in the first line, as names may contain the others."""
 
 
-def read(data: Any, wording: Wording = IN_PYTHON, decimal: str = ".") -> Sheet:
+def read(data: object, wording: Wording = IN_PYTHON, decimal: str = ".") -> Sheet:
     """Return the cells of a frame, or of the file at a path: at least one row, and distinct names.
 
     Only the first column may have an empty name, as the index of a pandas frame does in a file.
     """
     checks.one_of("decimal", decimal, (".", ","))
-    sheet = sheet_of_frame(data) if is_frame(data) else _read_file(Path(data), decimal)
+    sheet = sheet_of_frame(data) if is_frame(data) else _read_file(Path(cast(str, data)), decimal)
     if decimal != "." and not sheet.content:
         refuse_decimal(sheet.kind if sheet.path is None else f"the Parquet file {sheet.origin}")
     if sheet.n_rows == 0 or not sheet.names:

@@ -6,9 +6,12 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
-from typing import Any
+from typing import TypeAlias, cast
 
 import numpy as np
+
+Time: TypeAlias = str | date | time
+"""A time of a round: a text, a date or a datetime; a time of day without a date is the time of no round."""
 
 _DAY = 86400.0
 
@@ -33,7 +36,7 @@ _WRITTEN = re.compile(r"(\d+)[./-](\d+)[./-](\d+)(?:[ T](\d+):(\d+)(?::(\d+)(?:\
 """Dates as `umab.tables.cells.is_date` knows them."""
 
 
-def unit_of(times: Sequence[Any]) -> str | None:
+def unit_of(times: Sequence[Time]) -> str | None:
     """Return what each round is, such as "hour", from the times of all rounds in their order; None if they do not say.
 
     Times are texts, dates or datetimes. Where a text may have the day or the month first, the order that gives a unit
@@ -52,7 +55,7 @@ def unit_of(times: Sequence[Any]) -> str | None:
     return None
 
 
-def _unit(times: Sequence[Any], moment: Callable[[Any], datetime]) -> str | None:
+def _unit(times: Sequence[Time], moment: Callable[[Time], datetime]) -> str | None:
     try:
         moments = [moment(each) for each in times]
         gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(moments)]
@@ -67,24 +70,24 @@ def _unit(times: Sequence[Any], moment: Callable[[Any], datetime]) -> str | None
     return None
 
 
-def _iso(when: Any) -> datetime:
+def _iso(when: Time) -> datetime:
     if isinstance(when, datetime):
         return when
     if isinstance(when, date):
         return datetime.combine(when, time())
-    return datetime.fromisoformat(when)
+    return datetime.fromisoformat(cast(str, when))
 
 
-def _day_first(when: Any) -> datetime:
+def _day_first(when: Time) -> datetime:
     return _written(when, day_first=True)
 
 
-def _month_first(when: Any) -> datetime:
+def _month_first(when: Time) -> datetime:
     return _written(when, day_first=False)
 
 
-def _written(when: Any, *, day_first: bool) -> datetime:
-    match = _WRITTEN.fullmatch(when)
+def _written(when: Time, *, day_first: bool) -> datetime:
+    match = _WRITTEN.fullmatch(cast(str, when))
     if match is None:
         raise ValueError
     first, second, third, hour, minute, second_of_minute = (int(part or 0) for part in match.groups())

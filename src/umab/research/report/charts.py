@@ -11,7 +11,7 @@ import numpy as np
 from umab.research.experiments.contest import RECOMMENDED, Standings
 from umab.research.experiments.pooled import Pooled
 from umab.research.experiments.runner import Outcome
-from umab.results.plotting import CONFIG, band, curve, curve_chart, plain, scales
+from umab.results.plotting import CONFIG, Curve, band, curve, curve_chart, plain, scales
 from umab.results.styles import styles_of
 from umab.theory.scaling import LEVEL, Scaling
 
@@ -51,7 +51,7 @@ def regret_chart(outcome: Outcome, *, interactive: bool) -> dict[str, Any]:
 
 def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None = None) -> dict[str, Any]:
     """Return the chart of mean regrets over the rounds, with bands of one standard deviation; a file has a `title`."""
-    values = [
+    values: list[Curve] = [
         {"policy": name, "t": each.rounds, "mean": each.mean, **band(each.mean, each.sd)}
         for name, each in curves.items()
     ]
