@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -107,7 +106,7 @@ def remove_arm(service: Service, name: str, arm: str) -> Answer:
     return _set_arms(service, found, [each for each in found.learner.arms if each != arm], 200)
 
 
-def _set_arms(service: Service, found: Experiment, arms: Sequence[Any], status: int) -> Answer:
+def _set_arms(service: Service, found: Experiment, arms: Sequence[object], status: int) -> Answer:
     with service.changing(found):
         try:
             log.set_arms(found.learner, arms)

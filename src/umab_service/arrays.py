@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from psycopg import pq
-from psycopg.adapt import Dumper
+from psycopg.adapt import Dumper, PyFormat
 
 _HEAD = struct.Struct("!iiIii")
 _EMPTY = struct.Struct("!iiI")
@@ -41,7 +41,7 @@ class Column:
 
     __slots__ = ("content", "oid")
 
-    def __init__(self, kind: str, values: Sequence[Any]) -> None:
+    def __init__(self, kind: str, values: Sequence[object]) -> None:
         element, self.oid, written = KINDS[kind]
         parts = [_NULL if value is None else written(value) for value in values]
         head = _HEAD.pack(1, _NULL in parts, element, len(values), 1) if values else _EMPTY.pack(0, 0, element)
@@ -57,11 +57,11 @@ class ColumnDumper(Dumper):
         """Return the array."""
         return obj.content
 
-    def get_key(self, obj: Column, format: Any) -> Any:
+    def get_key(self, obj: Column, format: PyFormat) -> Any:
         """Tell columns of different kinds apart."""
         return (Column, obj.oid)
 
-    def upgrade(self, obj: Column, format: Any) -> Dumper:
+    def upgrade(self, obj: Column, format: PyFormat) -> Dumper:
         """Return what hands over columns of this kind."""
         found = ColumnDumper(Column)
         found.oid = obj.oid

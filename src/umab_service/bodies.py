@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from umab_service.problems import Problem
 
@@ -21,8 +20,8 @@ class Bodies:
     """Reads bodies. One timer watches over all of them: a timer for each would take as long as reading it."""
 
     def __init__(self) -> None:
-        self._began: dict[asyncio.Task[Any], float] = {}  # in the order in which they began
-        self._late: set[asyncio.Task[Any]] = set()
+        self._began: dict[asyncio.Task[object], float] = {}  # in the order in which they began
+        self._late: set[asyncio.Task[object]] = set()
         self._watched = False
 
     async def read(self, receive: Receive, most: int) -> bytes:
@@ -67,7 +66,7 @@ class Bodies:
             task.cancel()
 
 
-async def _rest(receive: Receive, message: Any, most: int) -> bytes:
+async def _rest(receive: Receive, message: Message, most: int) -> bytes:
     """Return a body that comes in parts, of which this message is the first."""
     parts, size = [], 0
     while True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -69,7 +68,7 @@ def _drawn(service: Service, found: Experiment, given: NewDecision, digest: byte
             service.statements.append((sql.NEW_METADATA, (found.id, each, now, metadata)))
         service.touch(row)
     found.n_open += len(draws)
-    body: dict[str, Any] = {"draws": drawn, "due": due}
+    body: dict[str, object] = {"draws": drawn, "due": due}
     if given.defer:
         body["defer"] = True
     service.event(found, log.DECIDED, body)
@@ -105,7 +104,7 @@ def activate(service: Service, name: str, identity: str) -> Answer:
     return Answer(200, Activated(identity, row.state, instant(row.due)))
 
 
-def _metadata(given: dict[str, Any]) -> bytes:
+def _metadata(given: dict[str, object]) -> bytes:
     """Return metadata as JSON, checked."""
     try:
         found = encoded(given)
@@ -118,7 +117,7 @@ def _metadata(given: dict[str, Any]) -> bytes:
     return found
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return inside is not None and (levels == 0 or any(_is_deeper(each, levels - 1) for each in inside))
 

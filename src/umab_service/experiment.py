@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from msgspec import UNSET
 
@@ -89,7 +89,7 @@ def check_size(policy: Policy, n_arms: int) -> None:
         )
 
 
-def _n_values(state: Any) -> int:
+def _n_values(state: object) -> int:
     """Return how many numbers a state has, in the vectors and states in it, too."""
     return sum(map(_n_values, state)) if isinstance(state, Iterable) else 1
 
@@ -150,8 +150,8 @@ def checked(
     default_loss: float | None,
     default_reward: float | None,
     forget: bool,
-    aggregation: Any,
-    late: Any,
+    aggregation: Literal["first", "sum"],
+    late: Literal["learn", "log"],
     archived: bool = False,
 ) -> Settings:
     """Return settings, if they fit together."""

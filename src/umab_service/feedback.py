@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
@@ -70,7 +70,7 @@ def _value(found: Experiment, given: Feedback) -> float:
     return float(value)
 
 
-def _body(row: Row, value: float, given: Feedback, **more: Any) -> dict[str, Any]:
+def _body(row: Row, value: float, given: Feedback, **more: object) -> dict[str, object]:
     """Return what the log holds of feedback."""
     found = {"decision": row.id, "draw": Raw(row.draw), "value": value, **more}
     if given.at is not None:
@@ -91,7 +91,14 @@ def _too_late(identity: str) -> Answer:
     )
 
 
-def _learn(service: Service, found: Experiment, row: Row, value: float, given: Feedback, state: Any) -> Answer:
+def _learn(
+    service: Service,
+    found: Experiment,
+    row: Row,
+    value: float,
+    given: Feedback,
+    state: Literal["learned", "accepted", "duplicate", "late"],
+) -> Answer:
     try:
         log.settle(found.learner, msgspec.json.decode(row.draw), value)
     except (ValueError, TypeError) as error:

@@ -12,10 +12,10 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from umab_service.storage import DatabaseError
+from umab_service.storage import DatabaseError, Found
 
 if TYPE_CHECKING:
     import psycopg  # a server on SQLite does not need it
@@ -51,12 +51,12 @@ class Owner(NamedTuple):
 class _Line:
     """A connection for short questions, one after the other."""
 
-    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection]]) -> None:
         self._connect = connect
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._connection: psycopg.AsyncConnection | None = None
         self._lock = asyncio.Lock()
 
-    async def ask(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
+    async def ask(self, query: str, parameters: Sequence[object] | Mapping[str, object]) -> list[Found]:
         """Return the rows of a question."""
         import psycopg
 
@@ -71,7 +71,7 @@ class _Line:
         except psycopg.Error as error:
             raise DatabaseError(f"the database does not answer: {error}") from None
 
-    async def _ask(self, query: str, parameters: Any) -> list[tuple[Any, ...]]:
+    async def _ask(self, query: str, parameters: Sequence[object] | Mapping[str, object]) -> list[Found]:
         if self._connection is None or self._connection.closed:
             self._connection = await self._connect()
         cursor = await self._connection.execute(query, parameters)
@@ -86,14 +86,14 @@ class _Line:
 class Leases:
     """The lease of this server, and what it takes to own experiments."""
 
-    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection]]) -> None:
         # Two lines: a lease must not end because many questions wait.
         self._questions, self._renewals = _Line(connect), _Line(connect)
         self.me = 0
         self.until = 0.0
         """Until when the lease lasts at least, by this machine's own steady clock."""
 
-    async def ask(self, query: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
+    async def ask(self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()) -> list[Found]:
         """Return the rows of a short question, asked on a connection for that."""
         return await self._questions.ask(query, parameters)
 

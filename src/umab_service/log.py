@@ -19,7 +19,7 @@ LEARNED, ACCEPTED, LATE, EXPIRED = "learned", "accepted", "late", "expired"
 ARMS, CHANGED = "arms", "changed"
 
 
-def settle(learner: Learner, draw: Any, value: float) -> None:
+def settle(learner: Learner, draw: Draw | Sequence[object], value: float) -> None:
     """Learn from the loss, or the reward, of a draw."""
     if learner.maximize:
         learner.settle(draw, reward=value)
@@ -27,17 +27,17 @@ def settle(learner: Learner, draw: Any, value: float) -> None:
         learner.settle(draw, loss=value)
 
 
-def forget(learner: Learner, draw: Any) -> None:
+def forget(learner: Learner, draw: Sequence[Any]) -> None:
     """Close a draw without feedback."""
     learner.forget(Draw(*draw))
 
 
-def id_of(forgotten: Any) -> str:
+def id_of(forgotten: str | Sequence[object]) -> str:
     """Return the id of a decision that an event says was forgotten."""
     return str(forgotten if isinstance(forgotten, str) else forgotten[0])
 
 
-def set_arms(learner: Learner, arms: Sequence[Any]) -> None:
+def set_arms(learner: Learner, arms: Sequence[object]) -> None:
     """Change the arms of a learner.
 
     A learner takes changes with nothing between them as one, unless it was saved in between. The log does not know when

@@ -10,7 +10,7 @@ import msgspec
 from umab import Learner, __version__
 from umab_service import log
 from umab_service.recovery import read_snapshot, replay, version_of
-from umab_service.storage import READ_AT_ONCE, DatabaseError, Reader, Storage, n_fitting
+from umab_service.storage import READ_AT_ONCE, DatabaseError, Found, Reader, Storage, n_fitting
 
 Note = Callable[[int], None]
 """Told how many rows or events were done since the last time."""
@@ -63,7 +63,7 @@ def copy(source: Storage, target: Storage, note: Note) -> dict[str, int]:
         raise DatabaseError(f"a database to copy into must be empty, but {target.name!r} has {used} rows")
     counts = dict.fromkeys(TABLES, 0)
 
-    def rows(reader: Reader, table: str) -> Iterator[Sequence[Any]]:
+    def rows(reader: Reader, table: str) -> Iterator[Sequence[object]]:
         for some in _pages(reader, table, "settings IS NOT NULL" if table == "experiments" else ""):
             counts[table] += len(some)
             yield from some
@@ -74,11 +74,11 @@ def copy(source: Storage, target: Storage, note: Note) -> dict[str, int]:
     return counts
 
 
-def _pages(reader: Reader, table: str, where: str = "", given: Sequence[Any] = ()) -> Iterator[list[Any]]:
+def _pages(reader: Reader, table: str, where: str = "", given: Sequence[object] = ()) -> Iterator[list[Found]]:
     """Yield the rows of a table in the order of their keys, a part at a time."""
     columns, n_key = TABLES[table]
     key = ", ".join(columns[:n_key])
-    last: tuple[Any, ...] = ()
+    last: Found = ()
     while True:
         after = f"({key}) > ({', '.join('?' * n_key)})" if last else ""
         conditions = " AND ".join(each for each in (where, after) if each)

@@ -190,7 +190,7 @@ async def _deferred(call: Call, identities: dict[str, str | None]) -> dict[str, 
     return found | (await done(known, defer=False) if known else {})
 
 
-def _read(body: Any) -> Decision:
+def _read(body: object) -> Decision:
     return msgspec.json.decode(encoded(body), type=Decision)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
     kinds += [kind for each in routes for _, answer in each.answers for kind in _kinds(answer)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     schema_of = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
-    paths: dict[str, Any] = {}
+    paths: dict[str, dict[str, object]] = {}
     for route in routes:
         path = re.sub(r"{(\w+):path}", r"{\1}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, path, schema_of)
@@ -55,10 +55,10 @@ def description(routes: Sequence[Route]) -> dict[str, Any]:
             },
         },
     }
-    return dict(_plain(found))
+    return cast(dict[str, Any], _plain(found))
 
 
-def _plain(schema: Any) -> Any:
+def _plain(schema: object) -> object:
     """Return a schema whose patterns end with $ alone: in JSON Schema that is the end of the text."""
     if isinstance(schema, list | tuple):
         return [_plain(each) for each in schema]
@@ -67,7 +67,7 @@ def _plain(schema: Any) -> Any:
     return {key: value.removesuffix(PYTHON_END) if key == "pattern" else _plain(value) for key, value in schema.items()}
 
 
-def _operation(route: Route, path: str, schema_of: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, path: str, schema_of: Mapping[str, object]) -> dict[str, object]:
     names = re.findall(r"{(\w+)}", path)
     found: dict[str, Any] = {
         "operationId": route.handler.__name__,
@@ -93,12 +93,12 @@ def _operation(route: Route, path: str, schema_of: dict[str, Any]) -> dict[str, 
     return found
 
 
-def _response(kind: Any, media: str, schema_of: dict[str, Any]) -> dict[str, Any]:
+def _response(kind: object, media: str, schema_of: Mapping[str, object]) -> dict[str, object]:
     found = [schema_of[repr(each)] for each in _kinds(kind)]
     schema = {} if not found else found[0] if len(found) == 1 else {"anyOf": found}
     return {"description": "done", "content": {media: {"schema": schema}}}
 
 
-def _kinds(answer: Any) -> tuple[Any, ...]:
+def _kinds(answer: object) -> tuple[object, ...]:
     """Return the types that an answer may have."""
     return answer if isinstance(answer, tuple) else () if answer is None else (answer,)

@@ -15,7 +15,17 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from umab_service.arrays import Column, ColumnDumper
 from umab_service.leases import CONNECTION, LEASE_SECONDS, Leases
 from umab_service.statements import IN_BULK, NEW_EVENT, SET_DECISION, Statement, in_order, last_of_each
-from umab_service.storage import DatabaseError, InDoubt, LeaseLost, NotStored, Reader, Storage, check_version, to_run
+from umab_service.storage import (
+    DatabaseError,
+    Found,
+    InDoubt,
+    LeaseLost,
+    NotStored,
+    Reader,
+    Storage,
+    check_version,
+    to_run,
+)
 
 MOST_READERS = 4
 """How many connections read reports, exports and the log, besides the three that each server holds."""
@@ -47,7 +57,7 @@ class PostgreSQL(Storage):
                 f"a database must be like postgresql://user@host/name, but it is not: {error}"
             ) from None
         self.name = "postgresql://{}/{}".format(self._given.get("host", ""), self._given.get("dbname", ""))
-        self._writing: psycopg.AsyncConnection[Any] | None = None
+        self._writing: psycopg.AsyncConnection | None = None
         self.leases = Leases(self._connected)
 
     # Connections.
@@ -63,7 +73,7 @@ class PostgreSQL(Storage):
         }
         return {**found, **self._given, "options": f"{idle} {self._given.get('options', '')}", "autocommit": True}
 
-    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+    async def _connected(self) -> psycopg.AsyncConnection:
         found = await psycopg.AsyncConnection.connect(**self._parameters())
         try:
             _know_columns(found)
@@ -153,7 +163,7 @@ class PostgreSQL(Storage):
             yield reader
             reader.execute("COMMIT")
 
-    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[object]]]]) -> None:
         """Copy in one transaction; numbers of experiments go on after those that were copied."""
         try:
             with self._pool.connection() as connection, connection.transaction():
@@ -183,15 +193,15 @@ class PostgreSQL(Storage):
         """Refuse: the event loop must not wait for another process."""
         raise NotImplementedError("a shared database cannot be read at once")
 
-    async def soon(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    async def soon(self, query: str, parameters: Sequence[object] = ()) -> list[Found]:
         """Ask on the connection for short questions."""
         return await self.leases.ask(translated(query), parameters)
 
-    async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
+    async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[Found]:
         """Return decisions, by the numbers of their experiments and their ids."""
         return await self.leases.ask(_DECISIONS, _columns(_KEY, keys))
 
-    async def parts(self, keys: Sequence[tuple[int, str]]) -> list[tuple[Any, ...]]:
+    async def parts(self, keys: Sequence[tuple[int, str]]) -> list[Found]:
         """Return the parts of the sums of decisions."""
         return await self.leases.ask(_PARTS, _columns(_KEY, keys))
 
@@ -221,7 +231,7 @@ class PostgreSQL(Storage):
             refused = error.sqlstate is not None and error.sqlstate[:2] not in ("08", "57")
             raise (NotStored if refused else InDoubt)("the database failed; the server's log says how") from error
 
-    async def _rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def _rollback(self, connection: psycopg.AsyncConnection) -> None:
         """End a transaction that has failed. A connection that is in doubt is given up."""
         try:
             await connection.execute("ROLLBACK")
@@ -251,12 +261,12 @@ _PARTS = (
 _KEY = "bigint", "text"
 
 
-def _columns(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Column]:
+def _columns(kinds: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Column]:
     columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
     return [Column(kind, values) for kind, values in zip(kinds, columns, strict=True)]
 
 
-def _together(statements: Sequence[Statement]) -> Iterator[tuple[str, Any]]:
+def _together(statements: Sequence[Statement]) -> Iterator[tuple[str, Sequence[object]]]:
     """Yield what to run, with many rows at once where that can be done."""
     for text, rows in in_order(statements):
         if text in IN_BULK:
@@ -273,19 +283,19 @@ def translated(query: str) -> str:
     return query.replace("%", "%%").replace("?", "%s")
 
 
-def _know_columns(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+def _know_columns(connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
     connection.adapters.register_dumper(Column, ColumnDumper)
 
 
 class _Reader:
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def execute(self, query: str, parameters: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+    def execute(self, query: str, parameters: Sequence[object] = (), /) -> psycopg.Cursor:
         return self._connection.execute(translated(query), parameters)
 
 
-def _version(connection: psycopg.Connection[Any]) -> int:
+def _version(connection: psycopg.Connection) -> int:
     """Return the version of the tables; 0 if there are none."""
     if connection.execute("SELECT to_regclass('umab_version')").fetchone() == (None,):
         return 0
@@ -293,7 +303,7 @@ def _version(connection: psycopg.Connection[Any]) -> int:
     return 0 if row is None else int(row[0])
 
 
-def _migrate(connection: psycopg.Connection[Any]) -> None:
+def _migrate(connection: psycopg.Connection) -> None:
     """Bring a database up to date. A lock keeps other servers waiting, and all of it happens or nothing.
 
     If nothing is to be done, no right to create tables is needed.

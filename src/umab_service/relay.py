@@ -11,11 +11,10 @@ import hmac
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Scope
 
 from umab_service.ownership import Elsewhere, Ownership
 from umab_service.peers import PATH, Asked, Away, Peer, Told
@@ -114,7 +113,7 @@ class Relay:
         if not hmac.compare_digest(shown, self._secret):
             raise Problem(404, f"a path must be one that /openapi.json describes, but got {PATH!r}")
 
-    async def taken_in(self, app: Any, scope: Scope, content: bytes) -> Response:
+    async def taken_in(self, app: ASGIApp, scope: Scope, content: bytes) -> Response:
         """Answer requests that another server has passed on."""
         try:
             asked = _requests.decode(content)
@@ -130,7 +129,7 @@ def asked_for(scope: Scope, body: bytes) -> Asked:
     return Asked(scope["method"], scope["path"], scope["query_string"], list(scope["headers"]), client, body)
 
 
-async def _asked_here(app: Any, scope: Scope, asked: Asked) -> Told:
+async def _asked_here(app: ASGIApp, scope: Scope, asked: Asked) -> Told:
     """Return the answer of the application to a request that was passed on."""
     told = Told(500, [], b"")
     parts: list[bytes] = []
@@ -145,12 +144,12 @@ async def _asked_here(app: Any, scope: Scope, asked: Asked) -> Told:
     }
     bodies = [{"type": "http.request", "body": asked.body, "more_body": False}]
 
-    async def receive() -> Any:
+    async def receive() -> Message:
         if not bodies:
             await asyncio.Event().wait()  # who waits for the client to go away waits until all is sent
         return bodies.pop()
 
-    async def send(message: Any) -> None:
+    async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             told.status, told.headers = message["status"], list(message["headers"])
         else:

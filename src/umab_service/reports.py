@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -52,7 +52,7 @@ def _page(storage: Storage, experiment: int, after: int, limit: int) -> tuple[by
     return b"".join(lines), last
 
 
-def _public(kind: str, content: bytes) -> Any:
+def _public(kind: str, content: bytes) -> object:
     """Return an event without the learner in it: who knows its random numbers knows the draws to come."""
     if kind not in (log.CREATED, log.IMPORTED):
         return msgspec.Raw(content)
@@ -123,7 +123,7 @@ async def report(service: Service, experiment: Experiment) -> Report:
     return Report(shown, arms, changes, estimates)
 
 
-_STATES: dict[bool | None, Any] = {True: "kept", False: "undone", None: "on trial"}
+_STATES: dict[bool | None, Literal["kept", "undone", "on trial"]] = {True: "kept", False: "undone", None: "on trial"}
 
 
 def _estimated(storage: Storage, experiment: int, arms: list[str], maximize: bool) -> Estimates:
@@ -158,7 +158,7 @@ def _difference(paid: float, other: Estimate, maximize: bool) -> Difference:
     return Difference(sign * (paid - other.mean) + 0.0, *((low, high) if maximize else (high, low)))
 
 
-def _estimate(rounds: dict[str, list[Any]], target: Any) -> Estimate | None:
+def _estimate(rounds: dict[str, list[Any]], target: object) -> Estimate | None:
     """Return an estimate with its interval; None if the log says nothing about the target."""
     try:
         return _shown(offpolicy.estimate(rounds, target))
@@ -175,14 +175,14 @@ async def evaluation(service: Service, experiment: Experiment, given: Target) ->
     """Return what a target would have cost per round, estimated from the log."""
     if (given.arm is None) == (given.probabilities is None):
         raise invalid("an evaluation must have exactly one of arm and probabilities")
-    target: Any = given.arm if given.arm is not None else given.probabilities
+    target: object = given.arm if given.arm is not None else given.probabilities
     try:
         return await asyncio.to_thread(_evaluated, service.storage, experiment.id, target)
     except (ValueError, TypeError) as error:
         raise invalid(str(error)) from None
 
 
-def _evaluated(storage: Storage, experiment: int, target: Any) -> Evaluation:
+def _evaluated(storage: Storage, experiment: int, target: object) -> Evaluation:
     rounds = _rounds(storage, experiment)
     if not rounds["loss"]:
         raise ValueError("an evaluation needs a log with feedback, but there is none yet")

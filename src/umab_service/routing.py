@@ -81,11 +81,11 @@ class Route:
     role: Role
     about: str
     handler: Handler
-    takes: Any = None
-    answers: tuple[tuple[int, Any], ...] = ((200, dict[str, Any]),)
+    takes: object = None
+    answers: tuple[tuple[int, object], ...] = ((200, dict[str, Any]),)
     raw: bool = False
     """Whether the body is passed on as it is."""
-    query: dict[str, dict[str, Any]] = field(default_factory=dict)
+    query: dict[str, dict[str, object]] = field(default_factory=dict)
     """The parameters of the query, with their schemas."""
     media: str = "application/json"
 
@@ -93,7 +93,7 @@ class Route:
 NAME_PARAMETER = {"type": "string"}
 
 
-def limit_parameter(most: int) -> dict[str, Any]:
+def limit_parameter(most: int) -> dict[str, object]:
     """Return the schema of the parameter that says how many to return."""
     return {"type": "integer", "minimum": 1, "maximum": most}
 
@@ -151,10 +151,10 @@ def decoded(route: Route, content: bytes) -> Any:
         raise Problem(400, f"the body must be JSON: {error}") from None
 
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: object) -> msgspec.json.Decoder[Any]:
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]

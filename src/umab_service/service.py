@@ -21,7 +21,7 @@ from umab_service.problems import Problem, not_found, unavailable
 from umab_service.recovery import recovered
 from umab_service.schema import ShownExperiment, encoded
 from umab_service.statements import Statement
-from umab_service.storage import InDoubt, NotStored, Storage
+from umab_service.storage import Found, InDoubt, NotStored, Storage
 from umab_service.writer import Writer
 
 SNAPSHOT_EVERY = 10_000
@@ -242,7 +242,7 @@ class Service:
         self.writer.resume()
         self.recovering = False
 
-    def event(self, experiment: Experiment, kind: str, body: Any) -> None:
+    def event(self, experiment: Experiment, kind: str, body: object) -> None:
         """Append an event to the log."""
         experiment.seq += 1
         self._changed.append(experiment)
@@ -454,7 +454,7 @@ class Service:
         ((value,),) = await self.storage.soon(query, (name,))
         return bytes(value)
 
-    async def read(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    async def read(self, query: str, parameters: Sequence[object] = ()) -> list[Found]:
         """Return the rows of a query, which may take its time: requests go on meanwhile."""
         return await asyncio.to_thread(_read, self.storage, query, parameters)
 
@@ -466,6 +466,6 @@ def _compile(policy: str) -> None:
     Learner(policy, arms=2).warm_up()
 
 
-def _read(storage: Storage, query: str, parameters: Sequence[Any]) -> list[Any]:
+def _read(storage: Storage, query: str, parameters: Sequence[object]) -> list[Found]:
     with storage.reader() as reader:
         return reader.execute(query, parameters).fetchall()

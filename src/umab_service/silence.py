@@ -8,7 +8,6 @@ import math
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -18,7 +17,7 @@ from umab_service import statements as sql
 from umab_service.experiment import Experiment, Row
 from umab_service.problems import Problem
 from umab_service.service import ROW, Service
-from umab_service.storage import DatabaseError, Storage
+from umab_service.storage import DatabaseError, Found, Storage
 
 EXPIRED_AT_ONCE = 500
 LONGEST_REST = 60.0
@@ -173,7 +172,7 @@ async def expire(service: Service) -> bool:
         return await _expired(service, before, await _overdue(service))
 
 
-async def _expired(service: Service, before: dict[int, Experiment], rows: list[Any]) -> bool:
+async def _expired(service: Service, before: dict[int, Experiment], rows: list[Found]) -> bool:
     due: dict[int, list[Row]] = {}
     for row in rows:
         found = service.by_id.get(row[0])
@@ -205,7 +204,7 @@ def _others(service: Service) -> str:
     return f"AND experiment NOT IN ({', '.join(map(str, sorted(resting)))})" if resting else ""
 
 
-async def _overdue(service: Service) -> list[Any]:
+async def _overdue(service: Service) -> list[Found]:
     """Return decisions whose wait has ended; of a shared database, those of this server, with parts in memory."""
     if not service.storage.shared:
         return await service.storage.soon(
@@ -228,7 +227,7 @@ async def _overdue(service: Service) -> list[Any]:
     return rows
 
 
-def _without_parts(service: Service, rows: list[Any]) -> list[tuple[Experiment, list[tuple[int, str]]]]:
+def _without_parts(service: Service, rows: list[Found]) -> list[tuple[Experiment, list[tuple[int, str]]]]:
     """Return the decisions that are sums and whose parts are not in memory, by their experiments."""
     missing: dict[int, tuple[Experiment, list[tuple[int, str]]]] = {}
     for number, identity, *_ in rows:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
+from starlette.responses import Response
 
 from umab_service import decisions
 from umab_service import feedback as feedbacks
@@ -16,8 +17,10 @@ from umab_service.ownership import Elsewhere
 from umab_service.peers import Asked
 from umab_service.problems import Problem, failure, invalid
 from umab_service.routing import Call, answered
-from umab_service.schema import Batch, Operation, Result, Results, encoded
+from umab_service.schema import Batch, Operation, Result, Results, ShownExperiment, encoded
 from umab_service.service import Answer
+
+T = TypeVar("T")
 
 logger = logging.getLogger("umab_service")
 
@@ -38,7 +41,7 @@ async def names(call: Call, after: str, limit: int) -> list[str]:
 async def shown(call: Call, some: Sequence[str]) -> list[Any]:
     """Return experiments as answers show them, wherever they are; those that have just gone are left out."""
 
-    async def one(name: str) -> Any:
+    async def one(name: str) -> ShownExperiment:
         call.service.check_recovered()
         found = call.service.experiments.get(name)  # also one that answers nothing at the moment
         return call.service.described(call.service.experiment(name) if found is None else found)
@@ -46,11 +49,11 @@ async def shown(call: Call, some: Sequence[str]) -> list[Any]:
     return [each for each in await asyncio.gather(*(_anywhere(call, name, one) for name in some)) if each is not None]
 
 
-async def _anywhere(call: Call, name: str, here: Any) -> Any:
+async def _anywhere(call: Call, name: str, here: Callable[[str], Awaitable[T]]) -> T | Raw | None:
     if call.relay is None or name in call.service.experiments:
         return await here(name)
 
-    async def response() -> Any:
+    async def response() -> Response:
         return answered(Answer(200, await here(name)))
 
     asked = Asked("GET", f"/v1/experiments/{name}", b"", list(call.headers), call.client, b"")
@@ -82,7 +85,7 @@ async def _group(call: Call, name: str, some: Sequence[Operation]) -> list[Resul
     """Do the operations on one experiment where it is."""
     assert call.relay is not None
 
-    async def here() -> Any:
+    async def here() -> Response:
         ids = [key for each in some for key in _needed(each)]
         await call.service.load(name, ids)
         found = [_done(call, each) for each in some]

@@ -8,12 +8,12 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from umab_service.statements import Statement, in_order
 from umab_service.storage import (
     UNFINISHED,
     DatabaseError,
+    Found,
     InDoubt,
     NotStored,
     Reader,
@@ -107,7 +107,7 @@ class SQLite(Storage):
             reader.execute("BEGIN")
             yield reader
 
-    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[object]]]]) -> None:
         """Insert in one transaction."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -133,7 +133,7 @@ class SQLite(Storage):
         """Return the connection that writes, too."""
         return self.connection
 
-    async def soon(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    async def soon(self, query: str, parameters: Sequence[object] = ()) -> list[Found]:
         """Read at once."""
         return self.connection.execute(query, parameters).fetchall()
 

@@ -6,9 +6,8 @@ So a row is inserted before it is updated, whichever request came first, and of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-Statement = tuple[str, tuple[Any, ...]]
+Statement = tuple[str, tuple[object, ...]]
 """One of the statements of this module, and its parameters."""
 
 IN_BULK: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -107,9 +106,9 @@ IN_ORDER = (
 )
 
 
-def in_order(statements: Iterable[Statement]) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+def in_order(statements: Iterable[Statement]) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
     """Yield each statement with the parameters of all of its rows."""
-    gathered: dict[str, list[tuple[Any, ...]]] = {}
+    gathered: dict[str, list[tuple[object, ...]]] = {}
     for text, parameters in statements:
         gathered.setdefault(text, []).append(parameters)
     for text in IN_ORDER:
@@ -119,6 +118,6 @@ def in_order(statements: Iterable[Statement]) -> Iterator[tuple[str, list[tuple[
         raise ValueError(f"a statement must be one of those in order, but got {next(iter(gathered))!r}")
 
 
-def last_of_each(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def last_of_each(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
     """Return the parameters of `SET_DECISION` without those that later ones overwrite: in bulk, none comes first."""
     return list({row[3:]: row for row in rows}.values())

@@ -7,7 +7,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Sequence
 from importlib import resources
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from umab_service.statements import Statement
 
@@ -36,20 +36,24 @@ class LeaseLost(NotStored):
     """The lease of this server has ended, so that others may own its experiments now."""
 
 
+Found: TypeAlias = tuple[Any, ...]
+"""A row that a query has found; its types are those of the columns that were asked for."""
+
+
 class Rows(Protocol):
     """What a query has found."""
 
     def fetchone(self) -> Any:
         """Return the next row; None if there is none."""
 
-    def fetchall(self) -> list[Any]:
+    def fetchall(self) -> list[Found]:
         """Return all rows."""
 
 
 class Reader(Protocol):
     """Something that runs queries, which have a ``?`` for each parameter."""
 
-    def execute(self, query: str, parameters: Sequence[Any] = ..., /) -> Rows:
+    def execute(self, query: str, parameters: Sequence[object] = ..., /) -> Rows:
         """Run a query."""
 
 
@@ -84,7 +88,7 @@ class Storage(ABC):
         """Return something that reads all of it as it is at one moment, whatever is written meanwhile."""
 
     @abstractmethod
-    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[Any]]]]) -> None:
+    def fill(self, tables: Iterable[tuple[str, Sequence[str], Iterable[Sequence[object]]]]) -> None:
         """Store the rows of tables, with their columns, all of them or none."""
 
     @abstractmethod
@@ -100,14 +104,14 @@ class Storage(ABC):
         """Return something that reads at once, in the event loop; a shared database cannot do that."""
 
     @abstractmethod
-    async def soon(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    async def soon(self, query: str, parameters: Sequence[object] = ()) -> list[Found]:
         """Return the rows of a short query."""
 
-    async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[Any]:
+    async def decisions(self, keys: Sequence[tuple[int, str]]) -> list[Found]:
         """Return decisions of a shared database, by the numbers of their experiments and their ids."""
         raise NotImplementedError
 
-    async def parts(self, keys: Sequence[tuple[int, str]]) -> list[Any]:
+    async def parts(self, keys: Sequence[tuple[int, str]]) -> list[Found]:
         """Return the parts of the sums of decisions of a shared database."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs, quote, unquote
 
 import jinja2
@@ -136,7 +136,7 @@ class Dashboard:
         found = re.match("/experiments/([^/]+)", path)
         return None if found is None else found[1]
 
-    def page(self, template: str, session: Session | None, status: int = 200, **more: Any) -> Response:
+    def page(self, template: str, session: Session | None, status: int = 200, **more: object) -> Response:
         """Return a page made of a template."""
         says = None if self.says is None else self.says()
         text = self._templates.get_template(template).render(session=session, says=says, **more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,12 +15,12 @@ MOST_SHOWN = 60
 """How many characters of a name are shown in the text of an event."""
 
 
-def plain(text: Any) -> str:
+def plain(text: object) -> str:
     """Return a text in which nothing is hidden: what does not print, such as a turn of direction, is written out."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
 
 
-def short(text: Any, most: int = MOST_SHOWN) -> str:
+def short(text: object, most: int = MOST_SHOWN) -> str:
     """Return a text that is not too long."""
     shown = plain(text)
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
