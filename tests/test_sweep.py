@@ -836,9 +836,14 @@ def test_seeds_are_taken_together(found: Found) -> None:
 @pytest.mark.parametrize("scale", [1e-320, 1e-170, 1.0, 1e160, 1e300])
 def test_seeds_of_losses_of_any_size_are_taken_together(scale: float) -> None:
     curves = np.array([[1.0, 2.0], [3.0, 8.0]])
-    rows = [
-        {"final_regret": (scale * curve).tolist(), "mean_curve": [scale * curve.mean()] * 2, "n_trials": 2}
-        | {"sd_curve": [scale * curve.std(ddof=1)] * 2, "round": [1, 2]}
+    rows: list[parts.Measured] = [
+        {
+            "final_regret": (scale * curve).tolist(),
+            "mean_curve": [scale * curve.mean()] * 2,
+            "n_trials": 2,
+            "sd_curve": [scale * curve.std(ddof=1)] * 2,
+            "round": [1, 2],
+        }
         for curve in curves
     ]
     pooled = Pooled.of(rows)
@@ -923,7 +928,13 @@ def test_a_report_can_be_drawn_while_a_sweep_runs(folder: Path, capsys: Any) -> 
 
 
 def test_pooled_seeds_that_agree_have_no_error() -> None:
-    row = {"n_trials": 3, "final_regret": [0.1] * 3, "round": [1, 2], "mean_curve": [0.3, 0.1], "sd_curve": [0.0, 0.0]}
+    row: parts.Measured = {
+        "n_trials": 3,
+        "final_regret": [0.1] * 3,
+        "round": [1, 2],
+        "mean_curve": [0.3, 0.1],
+        "sd_curve": [0.0, 0.0],
+    }
     pooled = Pooled.of([row] * 7)
     assert (pooled.final.mean, pooled.final.se) == (0.1, 0.0)
     mean, spread = pooled[2:4]

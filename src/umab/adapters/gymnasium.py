@@ -42,7 +42,7 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
     (0, 2.0, True, False, {'loss': -2.0, 'round': 1, 'regret': 0.0})
     """
 
-    def __init__(self, losses: Any) -> None:
+    def __init__(self, losses: object) -> None:
         self.losses = Losses.of(losses)
         refuse_away(self.losses, "an environment")
         self.action_space = gymnasium.spaces.Discrete(self.losses.n_arms)
@@ -51,13 +51,15 @@ class LossTableEnv(gymnasium.Env[Any, Any]):
         self._round: int | None = None  # the next one to play; None before the first reset
         self._spent = 0.0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[int, dict[str, object]]:
         """Go back to the first round."""
         super().reset(seed=seed)
         self._round, self._spent = 0, 0.0
         return 0, {}
 
-    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, object]]:
         """Play a round with the arm `action`."""
         arm = checks.whole("action", action, least=0, most=self.losses.n_arms - 1)
         if self._round is None:

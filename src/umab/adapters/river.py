@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab._support.extras import extra
@@ -69,7 +69,7 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
     def __init__(
         self,
         policy: Policy | str = "recommended",
-        reward_obj: Any = None,
+        reward_obj: object = None,
         burn_in: int = 0,
         max_delay: int = 0,
         seed: int | None = None,
@@ -113,7 +113,7 @@ class RiverPolicy(bandit.base.Policy):  # type: ignore[misc]  # river has no typ
         """Call `pull`: river's own policies choose here, but only `pull` knows whether this is the burn-in."""
         return self.pull(arm_ids)
 
-    def update(self, arm_id: Arm, *reward_args: Any, **reward_kwargs: Any) -> None:
+    def update(self, arm_id: Arm, *reward_args: float, **reward_kwargs: object) -> None:
         """Learn from the reward of a pull: one number, where higher is better."""
         if len(reward_args) != 1 or reward_kwargs:
             raise TypeError(

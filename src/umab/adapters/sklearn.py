@@ -180,7 +180,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             self.learner_ = Learner(self.policy, [name for name, _ in self.estimators], seed=self.seed)
         return self.learner_
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: object) -> Array:
         """Choose an estimator for each row, and return what it predicts; `update` needs the truth about it."""
         learner = self._start()
         count = n_rows(X)
@@ -200,7 +200,7 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         self.last_: Predicted = Predicted(predictions, choices)
         return predictions.copy()
 
-    def update(self, y: Any, predicted: Predicted | None = None) -> Self:
+    def update(self, y: object, predicted: Predicted | None = None) -> Self:
         """Learn the truth about the last call of `predict`, or about an earlier one: pass what `last_` was then.
 
         Rows whose truth never comes do no harm; ``learner_.expire(after=..., forget=True)`` frees their memory.
@@ -229,12 +229,12 @@ class OnlineSelector(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             learner.update(choice, loss)
         return self
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: object, y: object) -> Self:
         """Learn from rows whose truth is known: `predict` and `update` in one call."""
         self.predict(X)
         return self.update(y)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: object, y: object) -> Self:
         """Forget what was learned, then `partial_fit`. The estimators stay as they are."""
         fresh = self.__sklearn_clone__().partial_fit(X, y)  # separately, so that a refused call changes nothing
         self.learner_, self.last_ = fresh.learner_, fresh.last_

@@ -52,7 +52,7 @@ class AsyncClient(BaseClient[httpx.AsyncClient]):
             return cast(T, end.value)
 
     async def experiment(
-        self, name: str, *, create: Mapping[str, Any] | None = None, fallback: str | None = None
+        self, name: str, *, create: Mapping[str, object] | None = None, fallback: str | None = None
     ) -> AsyncExperiment:
         """Return an experiment, as `Client.experiment` does."""
         await self._run(self._created(name, create))
@@ -100,7 +100,7 @@ class AsyncExperiment(BaseExperiment[AsyncClient]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> Decision: ...
 
     @overload
@@ -111,7 +111,7 @@ class AsyncExperiment(BaseExperiment[AsyncClient]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Decision]: ...
 
     async def select(
@@ -121,7 +121,7 @@ class AsyncExperiment(BaseExperiment[AsyncClient]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> Decision | list[Decision]:
         """Ask which arm to use."""
         return await self._client._run(self._decided(k, id, among, defer, metadata))

@@ -56,7 +56,7 @@ class BaseClient(ABC, Generic[H]):
         self._http: H = self._connected()
         self._queue = FeedbackQueue(self._address.connect, self._most)
 
-    def _after_fork(self) -> Any:
+    def _after_fork(self) -> object:
         """Start anew in a child process; return what belongs to the parent."""
         self._queue.abandon()
         left = self._http, self._queue
@@ -67,7 +67,7 @@ class BaseClient(ABC, Generic[H]):
         """Return what became of the feedback that was sent in the background."""
         return self._queue.counts()
 
-    def _created(self, name: str, settings: Mapping[str, Any] | None) -> Conversation[None]:
+    def _created(self, name: str, settings: Mapping[str, object] | None) -> Conversation[None]:
         """Create an experiment with these settings, unless there is one with the same; without settings, do nothing."""
         if settings is not None:
             yield from asked("POST", "/v1/experiments", {"name": name, **settings}, self._address.limits)
@@ -96,7 +96,7 @@ class BaseExperiment(Generic[C]):
         id: str | None,
         among: Iterable[str] | None,
         defer: bool,
-        metadata: Mapping[str, Any] | None,
+        metadata: Mapping[str, object] | None,
     ) -> Conversation[Decision | list[Decision]]:
         """Ask for decisions, with an id so that they are made once; if the server stays away, return the fallback."""
         if isinstance(among, str):

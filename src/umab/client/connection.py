@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypedDict, TypeVar, cast
 
 import httpx
 
@@ -53,7 +53,17 @@ class Address:
         return {**self.options, **own, "headers": {**(self.options.get("headers") or {}), **headers}}
 
 
-def parts_of(request: Request) -> dict[str, Any]:
+class Parts(TypedDict):
+    """A request as httpx takes it."""
+
+    method: str
+    url: str
+    content: bytes | None
+    timeout: float
+    headers: dict[str, str] | None
+
+
+def parts_of(request: Request) -> Parts:
     """Return a request as httpx takes it."""
     return {
         "method": request.method,
@@ -108,11 +118,11 @@ def carried_out(
 
 
 class _Forkable(Protocol):
-    def _after_fork(self) -> Any: ...
+    def _after_fork(self) -> object: ...
 
 
-_clients: weakref.WeakSet[Any] = weakref.WeakSet()
-_abandoned: list[Any] = []
+_clients: weakref.WeakSet[_Forkable] = weakref.WeakSet()
+_abandoned: list[object] = []
 """What belongs to the parent process. It is kept: closing it here could end connections that the parent still uses."""
 
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 
@@ -95,7 +95,7 @@ class FeedbackQueue:
             n_waiting = len(self._waiting) + len(self._sending)
             return FeedbackCounts(n_waiting, self._n_sent, self._n_refused, self._n_dropped)
 
-    def put_feedback(self, name: str, decision: Decision | str | None, feedback: Mapping[str, Any]) -> None:
+    def put_feedback(self, name: str, decision: Decision | str | None, feedback: Mapping[str, object]) -> None:
         """Add feedback to a decision of an experiment; a fallback has none."""
         identity = identity_of(decision)
         if identity is not None:

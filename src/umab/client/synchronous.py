@@ -56,7 +56,7 @@ class Client(BaseClient[httpx.Client]):
         return carried_out(conversation, lambda request: send(self._http, request), sleep)
 
     def experiment(
-        self, name: str, *, create: Mapping[str, Any] | None = None, fallback: str | None = None
+        self, name: str, *, create: Mapping[str, object] | None = None, fallback: str | None = None
     ) -> Experiment:
         """Return an experiment.
 
@@ -115,7 +115,7 @@ class Experiment(BaseExperiment[Client]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> Decision: ...
 
     @overload
@@ -126,7 +126,7 @@ class Experiment(BaseExperiment[Client]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Decision]: ...
 
     def select(
@@ -136,7 +136,7 @@ class Experiment(BaseExperiment[Client]):
         id: str | None = None,
         among: Iterable[str] | None = None,
         defer: bool = False,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> Decision | list[Decision]:
         """Ask which arm to use.
 

@@ -125,7 +125,7 @@ class Limits:
                 raise ValueError(f"{name} must be a number of seconds above 0, but got {name}={value!r}")
 
 
-def asked(method: str, path: str, body: Any, limits: Limits) -> Conversation[Any]:
+def asked(method: str, path: str, body: object, limits: Limits) -> Conversation[Any]:
     """Send a request, and repeat the same one while the server is away; return what the answer holds."""
     content = b"" if body is None else encoded(body)
     end, n_tries = monotonic() + limits.deadline, 0
@@ -144,7 +144,7 @@ def asked(method: str, path: str, body: Any, limits: Limits) -> Conversation[Any
         yield Pause(pause)
 
 
-def encoded(body: Any) -> bytes:
+def encoded(body: object) -> bytes:
     """Return a body as JSON; raise ValueError or TypeError if it has something for which JSON has no words."""
     try:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_no_json)
@@ -155,7 +155,7 @@ def encoded(body: Any) -> bytes:
     return _utf8("what is sent", text)
 
 
-def _no_json(value: Any) -> NoReturn:
+def _no_json(value: object) -> NoReturn:
     raise TypeError(
         f"what is sent must be made of text, numbers, booleans, None, lists and dicts, but got {checks.shown(value)} "
         f"of type {type(value).__name__}; convert it before, for example with str(), .isoformat(), float() or .tolist()"
@@ -220,7 +220,7 @@ def _seconds(retry_after: str | None) -> float:
 
 def feedback_of(
     loss: float | None, reward: float | None, key: str | None, at: str | datetime.datetime | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return feedback as the server takes it, checked."""
     if (loss is None) == (reward is None):
         raise TypeError(f"feedback must be one of loss and reward, but got loss={loss!r} and reward={reward!r}")

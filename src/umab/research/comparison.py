@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack
 
 from umab._support import checks, display
 from umab._support.extras import extra
@@ -46,7 +46,7 @@ class TableOptions(TypedDict, total=False):
     round: str | None
     arm: str | None
     loss: str | None
-    eligible: Any
+    eligible: object
 
 
 class FinalRegret(NamedTuple):
@@ -203,7 +203,7 @@ class Comparison:
             import polars
         return polars.DataFrame(self._columns())
 
-    def _columns(self) -> dict[str, list[Any]]:
+    def _columns(self) -> dict[str, list[object]]:
         rows = self.regret.values()
         return {name: [getattr(each, name) for each in rows] for name in FinalRegret._fields}
 
@@ -236,7 +236,7 @@ class Comparison:
 
 
 def compare(
-    data: Any,
+    data: object,
     *,
     policies: Policy | str | Iterable[Policy | str] | None = None,
     n_trials: int = 500,

@@ -46,7 +46,7 @@ class Crew(NamedTuple):
     """Workers that are ready."""
 
     n_workers: int
-    parallel: Callable[[Iterable[Any]], list[tuple[str, str | None]]]
+    parallel: Callable[[Iterable[object]], list[tuple[str, str | None]]]
     """Runs calls made by `joblib.delayed`, and returns their results."""
     threads: bool = False
     """Whether the workers are threads of this process."""
@@ -122,7 +122,7 @@ def _n_cores() -> int:
     return n_cores()
 
 
-def _refuse_to_work(calls: Iterable[Any]) -> list[tuple[str, str | None]]:
+def _refuse_to_work(calls: Iterable[object]) -> list[tuple[str, str | None]]:
     raise RuntimeError("idle workers run nothing")
 
 
@@ -260,7 +260,7 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
         yield
         return
 
-    def interrupt(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: object) -> None:
         stop.set()
         raise KeyboardInterrupt
 
@@ -287,13 +287,13 @@ def _dask(n_workers: int | None, address: str | None) -> Iterator[Crew]:
     class Dask(DaskDistributedBackend):  # type: ignore[misc]
         """Joblib's backend, which alone would wait for ever for a task that has brought down too many workers."""
 
-        def submit(self, func: Any, callback: Any = None) -> Any:
+        def submit(self, func: object, callback: Any = None) -> object:
             """Return the future of a call, and make sure that `callback` is told when it ends, even if it fails."""
-            future: Future[Any] = super().submit(func, callback)
+            future: Future[object] = super().submit(func, callback)
             future.add_done_callback(lambda ended: callback(ended) if ended.exception() else None)
             return future
 
-        def retrieve_result_callback(self, out: Any) -> Any:
+        def retrieve_result_callback(self, out: object) -> object:
             """Return the result of a call, or raise its error."""
             if isinstance(out, Future):
                 return out.result()
@@ -355,7 +355,7 @@ def _ray(n_workers: int | None, address: str | None) -> Iterator[Crew]:
 
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # otherwise Ray warns about it
     register_ray()
-    here: dict[str, Any] = {} if address else {"num_cpus": n_workers or _n_cores()}
+    here: dict[str, object] = {} if address else {"num_cpus": n_workers or _n_cores()}
     ready = ray.init(address=address or "local", logging_level=logging.ERROR, log_to_driver=False, **here)
     try:
         number = n_workers or int(ray.cluster_resources().get("CPU", 1))

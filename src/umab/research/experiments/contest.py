@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab._support import checks
 from umab._support.progress import Progress
-from umab.algorithms.base import Policy
+from umab.algorithms.base import P, Policy, S
 from umab.algorithms.names import policy_as_written as policy_of
 from umab.algorithms.registry import recommended, records
 from umab.datasets.suite_parts import Entry, Half
@@ -99,7 +99,7 @@ class Trials(NamedTuple):
         )
         return [result.final_regret for result in results]
 
-    def final_states(self, policy: Policy, losses: Losses) -> Iterator[Any]:
+    def final_states(self, policy: Policy[S, P], losses: Losses) -> Iterator[S]:
         """Yield the final states of the trials of a policy."""
         return final_states(
             policy, losses, n_trials=self.n_trials, seed=self.seed, n_threads=self.n_threads, progress=self.bar

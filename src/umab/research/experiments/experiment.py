@@ -51,7 +51,7 @@ class Setting:
     """One way to run an experiment: the losses, the policies with their parameters, and the claims."""
 
     name: str
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
     policies: Mapping[str, str | Policy]
     """The policies by the name under which they are shown, each in the form that `umab.policy` reads, or as such."""
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Experiment:
         return reading.read(path, lambda id, content, folder: cls.of(id, content, folder=folder))
 
     @classmethod
-    def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Experiment:
+    def of(cls, id: str, content: Mapping[str, object], *, folder: Path = Path()) -> Experiment:
         """Return the experiment that a file with this content describes; paths in it are relative to `folder`."""
         refuse_unknown(content, _OF_EXPERIMENTS)
         shared = {key: content[key] for key in _OF_SETTINGS if key in content}
@@ -163,7 +163,7 @@ def _with_policies(setting: Setting, texts: list[str]) -> Setting:
     return replace(setting, policies=policies, extra=(), claims=claims)
 
 
-def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Setting:
+def _setting(name: str, shared: Mapping[str, object], own: object, folder: Path) -> Setting:
     if not re.fullmatch(r"[\w-]+", name):
         raise ValueError(f"the name of a setting must consist of letters, digits, - and _, but got {name!r}")
     if not isinstance(own, Mapping):
@@ -195,7 +195,7 @@ def _setting(name: str, shared: Mapping[str, Any], own: Any, folder: Path) -> Se
     )
 
 
-def _policies(texts: Any, parameters: Any) -> dict[str, str | Policy]:
+def _policies(texts: Any, parameters: object) -> dict[str, str | Policy]:
     """Return policies by the name under which they are shown; policies and parameters are checked."""
     if not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a table with a text for each policy, but got {parameters!r}")

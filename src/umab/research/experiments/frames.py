@@ -109,7 +109,7 @@ def _column(name: str, values: list[Any]) -> polars.Series:
     return polars.Series(name, texts, polars.String)
 
 
-def _as_pandas(column: polars.Series) -> Any:
+def _as_pandas(column: polars.Series) -> pandas.Series:
     """Return a column for pandas. Polars would need PyArrow for it."""
     import pandas
     import polars
@@ -117,4 +117,5 @@ def _as_pandas(column: polars.Series) -> Any:
     nullable = {polars.Int64: "Int64", polars.Boolean: "boolean"}
     plain = {polars.Int64: "int64", polars.Boolean: "bool", polars.Float64: "float64"}
     kinds: Any = plain if column.null_count() == 0 else plain | nullable
-    return pandas.Series(column.to_list(), dtype=kinds.get(column.dtype))
+    found: pandas.Series = pandas.Series(column.to_list(), dtype=kinds.get(column.dtype))
+    return found

@@ -21,7 +21,7 @@ import tempfile
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -140,12 +140,29 @@ def run_cell(cell: Cell, out: Path, n_threads: int = 1, stop: threading.Event | 
     return cell.id, None
 
 
+class Measured(TypedDict):
+    """The regrets that a part holds."""
+
+    n_trials: int
+    final_regret: list[float]
+    round: list[int]
+    mean_curve: list[float]
+    sd_curve: list[float]
+
+
+class Row(Measured):
+    """What a part holds, as far as reports need it; `as_part` has all columns."""
+
+    id: str
+    seed: int
+
+
 def as_part(cell: Cell, result: Result) -> bytes:
     """Return the content of a part."""
     import polars
 
     rounds = spread_out(cell.table.n_rounds, POINTS)
-    row: dict[str, tuple[Any, Any]] = {
+    row: dict[str, tuple[object, Any]] = {
         "id": (cell.id, polars.String),
         "policy": (base_name(cell.policy), polars.String),
         "name": (cell.policy, polars.String),
@@ -174,10 +191,10 @@ def as_part(cell: Cell, result: Result) -> bytes:
     return content.getvalue()
 
 
-def read(grid: Grid, out: Path) -> list[dict[str, Any]]:
+def read(grid: Grid, out: Path) -> list[Row]:
     """Return the rows of all cells of a grid that are done."""
     ids = sorted(done(out) & grid.cells.keys())
-    return read_parts(ids, out).to_dicts() if ids else []
+    return cast(list[Row], read_parts(ids, out).to_dicts()) if ids else []
 
 
 def read_parts(ids: list[str], out: Path) -> polars.DataFrame:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.names import policy_as_written as policy_of
+from umab.research.experiments.parts import Measured, Row
 from umab.research.experiments.runner import Summary
 from umab.research.experiments.sweep import Entry, Grid, column
 from umab.results.regret import mean_and_squares
@@ -29,7 +30,7 @@ class Pooled(NamedTuple):
     n_seeds: int
 
     @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Pooled:
+    def of(cls, rows: Sequence[Measured]) -> Pooled:
         """Pool the rows of one policy on one table with one delay; each seed has its own stream of draws."""
         final = Summary.of(np.concatenate([np.array(row["final_regret"]) for row in rows]))
         curves = np.array([[row["mean_curve"], row["sd_curve"]] for row in rows])
@@ -57,18 +58,17 @@ class Found:
     """By policy, with its parameters, and by column, which is a table with a delay."""
 
     @classmethod
-    def of(cls, grid: Grid, rows: Iterable[Mapping[str, Any]]) -> Found:
+    def of(cls, grid: Grid, rows: Iterable[Row]) -> Found:
         """Return the pooled rows of the cells of a grid."""
-        groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        groups: dict[tuple[str, str], list[Row]] = {}
         n_done = 0
         for row in rows:
             cell = grid.cells[row["id"]]
             groups.setdefault((cell.policy, column(cell.table.label, cell.delay)), []).append(row)
             n_done += 1
         # Summed in the order of the seeds, so that the last bits do not depend on the order of the files.
-        return cls(
-            grid, n_done, {key: Pooled.of(sorted(of, key=lambda row: row["seed"])) for key, of in groups.items()}
-        )
+        in_order = {key: sorted(of, key=lambda row: row["seed"]) for key, of in groups.items()}
+        return cls(grid, n_done, {key: Pooled.of(of) for key, of in in_order.items()})
 
     @cached_property
     def columns(self) -> list[str]:

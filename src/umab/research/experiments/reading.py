@@ -19,7 +19,7 @@ from umab.tables.wording import IN_A_FILE
 Read = TypeVar("Read")
 
 
-def read(path: str | Path, of: Callable[[str, Mapping[str, Any], Path], Read]) -> Read:
+def read(path: str | Path, of: Callable[[str, Mapping[str, object], Path], Read]) -> Read:
     """Read a TOML file, and return what `of` makes from its name without the ending, its content and its folder."""
     path = Path(path)
     try:
@@ -28,7 +28,7 @@ def read(path: str | Path, of: Callable[[str, Mapping[str, Any], Path], Read]) -
         raise ValueError(f"in {str(path)!r}: {error}") from None
 
 
-def data_of(data: Any, folder: Path) -> dict[str, Any]:
+def data_of(data: object, folder: Path) -> dict[str, Any]:
     """Return what `losses_of` needs: a data set with its parameters, or a file with its options."""
     if isinstance(data, str):
         return {"file": str(folder / data)}
@@ -72,7 +72,7 @@ def losses_of(data: Mapping[str, Any], real: bool | None = None, seed: int | Non
     return datasets.load(name, real=real, **parameters)
 
 
-def refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> None:
+def refuse_unknown(content: Mapping[str, object], known: tuple[str, ...], where: str = "") -> None:
     """Refuse an unknown key, and suggest the one that may be meant."""
     for key in content:
         if key not in known:
@@ -81,14 +81,14 @@ def refuse_unknown(content: Mapping[str, Any], known: tuple[str, ...], where: st
             raise ValueError(f"there is no key {key!r}{where}{hint}")
 
 
-def as_text(key: str, value: Any) -> str:
+def as_text(key: str, value: object) -> str:
     """Return `value` if it is text."""
     if not isinstance(value, str):
         raise TypeError(f"{key} must be text, but got {value!r}")
     return value
 
 
-def as_list(key: str, value: Any) -> list[Any]:
+def as_list(key: str, value: object) -> list[object]:
     """Return `value` if it is a list."""
     if not isinstance(value, list):
         raise TypeError(f"{key} must be a list, but got {value!r}")

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab._support.progress import Progress
@@ -234,7 +234,7 @@ def run_on(
     for (_, _, losses), each in zip(wanted, chosen, strict=True):
         for policy in each.values():
             check_range(policy, losses)  # before anything runs
-    done: dict[Any, Curve] = {}  # settings often share losses, and then most policies
+    done: dict[object, Curve] = {}  # settings often share losses, and then most policies
     drawn: list[dict[str, Curve]] = []
     plan = [
         (experiment.n_trials if n_trials is None else n_trials, experiment.seed if seed is None else seed)

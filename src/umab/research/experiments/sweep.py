@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 from umab._support.progress import Progress
@@ -72,7 +72,7 @@ class Table(NamedTuple):
         """How many bytes its numbers take."""
         return 8 * self.n_rounds * self.n_arms
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, object]:
         """Return what is known, for readers of files; how many cells are away is left out if there are none."""
         return {key: value for key, value in self._asdict().items() if key != "n_away" or value}
 
@@ -123,7 +123,7 @@ class Entry(NamedTuple):
     name: str
     """As it is shown: the policy, or the best point of its grid."""
     axes: tuple[str, ...]
-    points: Mapping[tuple[Any, ...], str]
+    points: Mapping[tuple[object, ...], str]
     """The names of the policies, with their parameters, by the values on the axes."""
 
 
@@ -136,7 +136,7 @@ class Sweep:
     n_trials: int
     seeds: tuple[int, ...]
     delays: tuple[int, ...]
-    data: Mapping[str, Mapping[str, Any]]
+    data: Mapping[str, Mapping[str, object]]
     """Where the losses come from, by the label of the table."""
     policies: tuple[Entry, ...]
 
@@ -146,7 +146,7 @@ class Sweep:
         return reading.read(path, lambda id, content, folder: cls.of(id, content, folder=folder))
 
     @classmethod
-    def of(cls, id: str, content: Mapping[str, Any], *, folder: Path = Path()) -> Sweep:
+    def of(cls, id: str, content: Mapping[str, object], *, folder: Path = Path()) -> Sweep:
         """Return the sweep that a file with this content describes; paths in it are relative to `folder`."""
         refuse_unknown(content, _KEYS)
         if "data" not in content:
@@ -271,16 +271,16 @@ def base_name(policy: str) -> str:
     return re.sub(r":\w+=[^()]*", "", policy)
 
 
-def _numbers(key: str, values: Any) -> tuple[int, ...]:
+def _numbers(key: str, values: object) -> tuple[int, ...]:
     numbers = [checks.whole(key, value, least=0, most=2**63 - 1) for value in as_list(key, values)]
     if not numbers or len(set(numbers)) < len(numbers):
         raise ValueError(f"{key} must be one or more different numbers, but got {values!r}")
     return tuple(numbers)
 
 
-def _data(given: Any, folder: Path) -> dict[str, Mapping[str, Any]]:
+def _data(given: object, folder: Path) -> dict[str, Mapping[str, object]]:
     """Return data sources by labels that differ."""
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Mapping[str, object]] = {}
     for one in given if isinstance(given, list) else [given]:
         for label, source in _expanded(one, folder):
             if label in found:
@@ -291,7 +291,7 @@ def _data(given: Any, folder: Path) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _expanded(given: Any, folder: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _expanded(given: object, folder: Path) -> Iterable[tuple[str, Mapping[str, object]]]:
     """Yield the tables of a source with their labels: a list of values is an axis, a half stands for its tables."""
     if not isinstance(given, Mapping) or "file" in given:
         options = dict(given) if isinstance(given, Mapping) else {"file": given}
@@ -312,7 +312,7 @@ def _expanded(given: Any, folder: Path) -> Iterable[tuple[str, Mapping[str, Any]
         yield " ".join([str(name), *told]), data_of(source, folder)
 
 
-def _entries(policies: Any, grid: Any) -> tuple[Entry, ...]:
+def _entries(policies: object, grid: object) -> tuple[Entry, ...]:
     if not isinstance(grid, Mapping):
         raise TypeError(f"grid must be tables [grid.POLICY], but got {grid!r}")
     found = []
@@ -332,7 +332,7 @@ def _entries(policies: Any, grid: Any) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _entry(name: str, own: Mapping[str, Any]) -> Entry:
+def _entry(name: str, own: Mapping[str, object]) -> Entry:
     plain = policy_of(name).name  # refuses an unknown name, and resolves 'recommended'
     if "=" in name:
         raise ValueError(f"parameters must be in the table of a grid, not in its name, but got {name!r}")
@@ -354,7 +354,7 @@ def _entry(name: str, own: Mapping[str, Any]) -> Entry:
     return Entry(f"{shown}, best of {len(points)}" if axes else shown, tuple(axes), points)
 
 
-def _is_complete(plain: str, fixed: Mapping[str, Any]) -> bool:
+def _is_complete(plain: str, fixed: Mapping[str, object]) -> bool:
     """Whether the fixed parameters alone make a policy: some parameters are valid only together."""
     try:
         _with_parameters(plain, fixed)
@@ -363,6 +363,6 @@ def _is_complete(plain: str, fixed: Mapping[str, Any]) -> bool:
     return True
 
 
-def _with_parameters(plain: str, values: Mapping[str, Any]) -> str:
+def _with_parameters(plain: str, values: Mapping[str, object]) -> str:
     """Return the name of a policy with parameters; a wrapper passes those it does not know to the policy inside."""
     return with_texts(policy_of(plain), {key: str(value) for key, value in values.items()}, plain).name

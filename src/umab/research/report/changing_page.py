@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def write(found: Sequence[Shares], folder: Path, command: str) -> Path:
     return write_pages(folder, "changing", charts, as_json(found), content, figures="changing-")
 
 
-def _content(found: Sequence[Shares], command: str) -> dict[str, Any]:
+def _content(found: Sequence[Shares], command: str) -> dict[str, object]:
     """Return the content of the page, for HTML and for Markdown."""
     return {
         "head": shell.Head(title=TITLE, command=command),
@@ -187,7 +187,7 @@ def _shown_shares(shares: Shares) -> list[list[str]]:
     return [["–" if math.isnan(share) else f"{share:.2f}" for share in row[columns]] for row in shares.shares]
 
 
-def share_chart(shares: Shares) -> dict[str, Any]:
+def share_chart(shares: Shares) -> dict[str, object]:
     """Return the chart of the shares: one row for each table, one point for each policy."""
     values = [
         {"table": table.entry.name, "policy": name, "share": float(share)}
@@ -226,7 +226,7 @@ def as_json(found: Sequence[Shares]) -> bytes:
     return results_json(content)
 
 
-def _policy(shares: Shares, name: str) -> dict[str, Any]:
+def _policy(shares: Shares, name: str) -> dict[str, object]:
     worst, table = shares.worst(name)
     highest, dearest = shares.stationary.highest_price(name)
     return {
@@ -239,11 +239,11 @@ def _policy(shares: Shares, name: str) -> dict[str, Any]:
     }
 
 
-def _alarms(alarms: Alarms) -> dict[str, Any]:
+def _alarms(alarms: Alarms) -> dict[str, object]:
     return {**{key: value for key, value in alarms._asdict().items() if key != "entry"}, "moving": alarms.moving}
 
 
-def _table(table: Tracked, shares: dict[str, float]) -> dict[str, Any]:
+def _table(table: Tracked, shares: dict[str, float]) -> dict[str, object]:
     return {
         "kind": table.entry.kind,
         "rounds": table.losses.n_rounds,

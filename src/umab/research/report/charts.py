@@ -58,7 +58,7 @@ def pooled_chart(curves: Mapping[str, Pooled], n_rounds: int, title: str | None 
     return curve_chart(values, n_rounds, title, subtitle=caption(each.final.n_trials for each in curves.values()))
 
 
-def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, Any]:
+def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None = None) -> dict[str, object]:
     """Return a heat map of regrets as multiples of the smallest one, which is 1 and white.
 
     Parameters
@@ -73,7 +73,7 @@ def heat_map(values: Sequence[Heat], rows: str, columns: str, title: str | None 
     over = list(dict.fromkeys(each.column for each in values))
     down = list(dict.fromkeys(each.row for each in values))
     across = {"orient": "top", "labelAngle": -30 if max(map(len, over)) > _FIT else 0}
-    spec: dict[str, Any] = {
+    spec: dict[str, object] = {
         "config": {**CONFIG, "axis": {**CONFIG["axis"], "grid": False, "labelLimit": 260}},
         "height": {"step": 26},
         "width": {"step": 90},
@@ -124,12 +124,12 @@ class Heat(NamedTuple):
     said: str
     """The text under the pointer."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the field in the form that a chart needs."""
         return {**self._asdict(), "multiple": plain(np.array([self.multiple]))[0]}
 
 
-def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
+def scaling_chart(found: Sequence[Scaling]) -> dict[str, object]:
     """Return the chart of regret over what varies, on log-log axes, with standard errors and the fitted lines."""
     styles = styles_of([each.policy for each in found])
     names = [f"{each.policy}: {each.exponent:.2f} ({each.low:.2f} to {each.high:.2f})" for each in found]
@@ -195,7 +195,7 @@ def scaling_chart(found: Sequence[Scaling]) -> dict[str, Any]:
     }
 
 
-def profile_chart(standings: Standings) -> dict[str, Any]:
+def profile_chart(standings: Standings) -> dict[str, object]:
     """Return the performance profiles: on which share of the tables a policy is within a factor of the best one."""
     names = list(standings.shown)
     styles = styles_of(names)
@@ -237,13 +237,13 @@ def profile_chart(standings: Standings) -> dict[str, Any]:
 
 
 def table_chart(
-    values: Sequence[Mapping[str, Any]],
+    values: Sequence[Mapping[str, object]],
     policies: Sequence[str],
     title: str,
     axis: Mapping[str, str],
     farthest: float,
     least: float = 0.0,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the chart of one number for each table and policy: a row for each table, a point for each policy.
 
     Parameters

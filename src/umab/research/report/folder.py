@@ -10,7 +10,6 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from umab.results.plotting import Chart
 
@@ -77,7 +76,7 @@ def _is_report(folder: Path) -> bool:
         return False
 
 
-def draw(chart: dict[str, Any], path: Path) -> str:
+def draw(chart: dict[str, object], path: Path) -> str:
     """Write a chart to `path`.png and `path`.pdf; return it as SVG."""
     drawn = Chart(chart)
     for ending in ("png", "pdf"):
@@ -90,13 +89,13 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.-]|^\.+", "_", text)[:100]
 
 
-def results_json(numbers: Mapping[str, Any]) -> bytes:
+def results_json(numbers: Mapping[str, object]) -> bytes:
     """Return the content of `results.json`: the numbers of a report, and the mark by which its folder is known."""
     content = {"format": _FORMAT, "version": _VERSION, **numbers}
     return json.dumps(_without_nan(content), indent=1, allow_nan=False).encode()
 
 
-def _without_nan(content: Any) -> Any:
+def _without_nan(content: object) -> object:
     """Return the content with null for every number that is not finite: JSON cannot express it otherwise."""
     if isinstance(content, dict):
         return {key: _without_nan(value) for key, value in content.items()}

@@ -67,7 +67,7 @@ def numbers_of(found: Sequence[Tails]) -> Numbers:
     return numbers
 
 
-def _half(tails: Tails) -> dict[str, Any]:
+def _half(tails: Tails) -> dict[str, object]:
     on = {where: tails.on(where) for where in get_args(Where)}
     return {
         "policies": {
@@ -101,7 +101,7 @@ def _told(name: str) -> str:
     return "rounds" if policy_of(name).needs_horizon else ""
 
 
-def _table(tails: Tails, table: Played) -> dict[str, Any]:
+def _table(tails: Tails, table: Played) -> dict[str, object]:
     entry = entry_of(table)
     alone = on_tables(tails.heavy, [table])
     return {
@@ -123,7 +123,7 @@ def _table(tails: Tails, table: Played) -> dict[str, Any]:
 # The page, from the numbers.
 
 
-def content_of(numbers: Numbers, command: str) -> dict[str, Any]:
+def content_of(numbers: Numbers, command: str) -> dict[str, object]:
     """Return the content of the page, for HTML and for Markdown."""
     halves: Mapping[Half, Numbers] = numbers["halves"]
     indices = sorted(
@@ -277,7 +277,7 @@ def general_rows(half: Numbers) -> list[tuple[str, ...]]:
     return [(name, *(measured(_estimate(found[name][each])) for each in columns)) for name in SHOWN]
 
 
-def score_chart(half: Half, numbers: Numbers) -> dict[str, Any]:
+def score_chart(half: Half, numbers: Numbers) -> dict[str, object]:
     """Return the chart of the scores: one row for each table, one point for each policy."""
     values = [
         {"table": name, "policy": policy, "score": table["regrets"][policy]["mean"] / table["at_random"]}

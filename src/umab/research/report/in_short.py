@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -195,7 +195,7 @@ def _mean_and_size(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float((values / values.size).sum()), float((np.abs(values) / values.size).sum())
 
 
-def _draws(losses: Losses, curve: Curve) -> npt.NDArray[Any]:
+def _draws(losses: Losses, curve: Curve) -> npt.NDArray[np.integer]:
     """Return the arms that the policy drew, trials × rounds; where they were not kept, some of them again."""
     if curve.sampled is not None:
         return curve.result.arms

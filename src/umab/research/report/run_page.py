@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
@@ -210,19 +209,19 @@ def as_json(run: Run) -> bytes:
     )
 
 
-def _by_figure(run: Run, describe: Callable[[Outcome], Any]) -> dict[str, dict[str, Any]]:
+def _by_figure(run: Run, describe: Callable[[Outcome], object]) -> dict[str, dict[str, object]]:
     return {
         id: {outcome.setting.name: describe(outcome) for outcome in outcomes}
         for id, outcomes in run.experiments.items()
     }
 
 
-def _sampled(outcome: Outcome) -> dict[str, Any]:
+def _sampled(outcome: Outcome) -> dict[str, object]:
     """Return the final sampled regrets, if the arms drawn were kept."""
     return {name: each.sampled and each.sampled._asdict() for name, each in outcome.curves.items()}
 
 
-def _provenance(outcome: Outcome) -> dict[str, Any]:
+def _provenance(outcome: Outcome) -> dict[str, object]:
     """Return what the numbers depend on."""
     results = {name: curve.result.provenance for name, curve in outcome.curves.items()}
     common = _common(outcome)
@@ -232,6 +231,6 @@ def _provenance(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _common(outcome: Outcome) -> Mapping[str, Any]:
+def _common(outcome: Outcome) -> Mapping[str, object]:
     """Return the provenance of one result; most of it is the same for all results of an outcome."""
     return next(iter(outcome.curves.values())).result.provenance

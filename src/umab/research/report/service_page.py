@@ -36,7 +36,7 @@ def write(numbers: Numbers, folder: Path, command: str) -> Path:
 
 def numbers_of(found: Sequence[Standing], *, n_trials: int, seed: int, data_seed: int) -> Numbers:
     """Return the numbers, as JSON has them: the scores in every world, and their means, at each horizon."""
-    halves: dict[str, dict[str, Any]] = {}
+    halves: dict[str, dict[str, object]] = {}
     for each in found:
         halves.setdefault(each.half, {})[str(each.n_rounds)] = {
             "policies": {name: _policy(each, name) for name in each.names},
@@ -59,7 +59,7 @@ def numbers_of(found: Sequence[Standing], *, n_trials: int, seed: int, data_seed
     return numbers
 
 
-def _policy(standing: Standing, name: str) -> dict[str, Any]:
+def _policy(standing: Standing, name: str) -> dict[str, object]:
     above, where = standing.excess(name)
     return {
         "mean": standing.mean(name)._asdict(),
@@ -72,7 +72,7 @@ def _policy(standing: Standing, name: str) -> dict[str, Any]:
 # The page, from the numbers.
 
 
-def content_of(numbers: Numbers, command: str) -> dict[str, Any]:
+def content_of(numbers: Numbers, command: str) -> dict[str, object]:
     """Return the content of the page, for HTML and for Markdown."""
     halves: Mapping[Half, Numbers] = numbers["halves"]
     return {
@@ -127,7 +127,7 @@ def rows(numbers: Numbers) -> list[tuple[str, ...]]:
     ]
 
 
-def score_chart(half: Half, numbers: Numbers) -> dict[str, Any]:
+def score_chart(half: Half, numbers: Numbers) -> dict[str, object]:
     """Return the chart of the scores of the policies and of the strongest yardstick, at the middle horizon."""
     at = list(numbers)[len(numbers) // 2]
     means = {name: float(each["mean"]["value"]) for name, each in numbers[at]["policies"].items()}

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umab._support.extras import extra
 from umab.research.report import words
@@ -28,7 +28,7 @@ class Head:
     """How to use the outcome, in Python."""
 
 
-def html(template: str, content: Mapping[str, Any], charts: Mapping[str, Any]) -> str:
+def html(template: str, content: Mapping[str, object], charts: Mapping[str, object]) -> str:
     """Return an HTML page that is complete: it needs neither a server nor a network.
 
     Parameters
@@ -53,12 +53,12 @@ def html(template: str, content: Mapping[str, Any], charts: Mapping[str, Any]) -
     )
 
 
-def markdown(template: str, content: Mapping[str, Any], package: str = __package__) -> str:
+def markdown(template: str, content: Mapping[str, object], package: str = __package__) -> str:
     """Return a page in Markdown from a template, which is a file in `package`, and its content."""
     return _environment(package, html=False).get_template(template).render(content)
 
 
-def in_script(content: Any) -> str:
+def in_script(content: object) -> str:
     """Return JSON that is safe inside a script: no text in it can end the script."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 

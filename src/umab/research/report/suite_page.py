@@ -56,9 +56,9 @@ def write(standings: Sequence[Standings], folder: Path, command: str) -> Path:
 def write_pages(
     folder: Path,
     template: str,
-    charts: Mapping[Half, dict[str, Any]],
+    charts: Mapping[Half, dict[str, object]],
     results: bytes,
-    content: dict[str, Any],
+    content: dict[str, object],
     *,
     figures: str = "",
 ) -> Path:
@@ -79,7 +79,7 @@ def write_pages(
     return folder / "index.html"
 
 
-def _content(standings: Sequence[Standings], command: str) -> dict[str, Any]:
+def _content(standings: Sequence[Standings], command: str) -> dict[str, object]:
     """Return the content of the page, for HTML and for Markdown."""
     return {
         "head": shell.Head(title=TITLE, command=command),
@@ -173,7 +173,7 @@ def as_json(standings: Sequence[Standings]) -> bytes:
     return results_json(content)
 
 
-def _table(table: Played) -> dict[str, Any]:
+def _table(table: Played) -> dict[str, object]:
     return {
         "scored": table.scored,
         "stand_in": table.stand_in,
@@ -186,7 +186,7 @@ def _table(table: Played) -> dict[str, Any]:
     }
 
 
-def _worst(standings: Standings, name: str) -> dict[str, Any]:
+def _worst(standings: Standings, name: str) -> dict[str, object]:
     multiple, table = standings.worst(name)
     return {**multiple._asdict(), "table": table}
 
@@ -216,7 +216,7 @@ def _percent(summary: Summary, table: Played) -> str:
     return f"{100 * summary.mean / at_random:.1f} ± {100 * summary.se / at_random:.1f}"
 
 
-def _wide(chart: dict[str, Any]) -> dict[str, Any]:
+def _wide(chart: dict[str, Any]) -> dict[str, object]:
     """Return the chart made as wide as its element on the page."""
     legend = {**chart["config"]["legend"], "orient": "bottom"}
     config = {**chart["config"], "legend": legend}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,12 +11,12 @@ from umab._support.files import write_atomically
 from umab._support.progress import Progress
 from umab.engine.work import versions
 from umab.research.experiments.pooled import Found
-from umab.research.experiments.sweep import Entry, column
+from umab.research.experiments.sweep import Entry, Table, column
 from umab.research.report import shell, words
 from umab.research.report.charts import Heat, caption, heat_map, pooled_chart
 from umab.research.report.folder import draw, file_name, replaced, results_json
 
-_Figure: TypeAlias = tuple[str, Any, tuple[Any, ...]]
+_Figure: TypeAlias = tuple[str, Callable[..., dict[str, object]], tuple[Any, ...]]
 """A title, and the function that draws the figure with its arguments."""
 
 _MANY = 8
@@ -108,7 +108,7 @@ def _one_axis(found: Found, entry: Entry) -> list[Heat]:
 
 def _two_axes(found: Found, entry: Entry, places: list[str]) -> list[Heat]:
     """Return a map of the first two axes, with the best over any other axes."""
-    best: dict[tuple[Any, ...], str] = {}
+    best: dict[tuple[object, ...], str] = {}
     for values, policy in entry.points.items():
         key = values[:2]
         if key not in best or found.rank(policy, places) < found.rank(best[key], places):
@@ -136,7 +136,7 @@ def _heat(found: Found, row: str, over: str, policy: str, places: list[str]) -> 
     return Heat(row, over, multiple, text, f"{policy}: {said}")
 
 
-def _tables(found: Found, place: str) -> Iterable[Any]:
+def _tables(found: Found, place: str) -> Iterable[Table]:
     delays = found.grid.sweep.delays
     return (table for table in found.grid.tables if place in [column(table.label, delay) for delay in delays])
 
@@ -147,7 +147,7 @@ def _multiple(number: float) -> str:
     return f"{number:.2f}" if number < 10.0 else f"{number:.3g}"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
 
 
