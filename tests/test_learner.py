@@ -25,6 +25,7 @@ import pytest
 import umab
 from helpers import at_moment, state_of, twins, without_times
 from umab.algorithms import registry
+from umab.algorithms.base import Change
 from umab.engine import compiled
 from umab.errors import AlteredChoiceError, ChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import migrations
@@ -913,7 +914,9 @@ def test_labels_have_the_type_of_the_arms() -> None:
     assert_type(texts.select().arm, str)
     assert_type(texts.select(2)[0].arm, str)
     assert_type(texts.counters(), dict[str, umab.Counter])
+    assert_type(texts.changes(), list[Change[str]])
     assert_type(numbers.select().arm, int)
+    assert_type(umab.UMABW().changes(umab.UMABW().init(2)), list[Change[int]])
     mixed = umab.Learner("uniform", ["a", 1], seed=0)
     assert texts.arms == ("a", "b") and numbers.arms == (0, 1) and mixed.arms == ("a", 1)
     with pytest.raises(ValueError, match="arm must be one of"):
