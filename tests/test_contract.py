@@ -26,7 +26,6 @@ from umab.maths.simplex import draw, rest_of
 from umab.research.experiments.experiment import comparison
 from umab.simplex import Vector
 from umab.testing import Array, check_policy
-from umab.theory.search import exact_regret
 
 TOYS: dict[str, Policy] = {
     "ticket": ScaleAtDraw(),
@@ -218,11 +217,6 @@ def test_older_draws_and_files_have_no_coins_and_those_of_others_neither() -> No
     assert plain.draw_of(drawn).coin == -1
     with pytest.raises(umab.errors.AlteredChoiceError, match="no coin"):
         again.replay(plain.draw_of(drawn)._replace(coin=1))
-
-
-def test_proofs_are_about_policies_without_coins() -> None:
-    with pytest.raises(TypeError, match="without a coin"):
-        exact_regret(Tosser(), [[1.0, 0.0]])
 
 
 def test_delays_for_ever_are_for_simulations_only() -> None:

@@ -153,7 +153,8 @@ def certify(
     rows: dict[Statement, Certified] = {}
     with Progress(n_trials, "certifying", progress, unit="trials") as bar:
         for runs in _chunks(n_trials, table.n_rounds * table.n_arms):
-            path = follow(ready, table.table, result.arms[runs])
+            coins = None if ready.coin is None else result.coins[runs]
+            path = follow(ready, table.table, result.arms[runs], coins)
             _check_all(about, Steps(path), runs.start, rows)
             bar.advance(runs.stop - runs.start)
     return [*_on_the_mean(ready, table, result.final_regret), *rows.values()]

@@ -13,6 +13,9 @@ from umab.algorithms.base import Policy
 Precise = npt.NDArray[Any]
 """An array of long doubles, or of numbers that are compared with them."""
 
+Whole = npt.NDArray[np.intp]
+"""An array of whole numbers, such as arms."""
+
 PRECISION = float(np.finfo(np.longdouble).eps)
 """The gap between 1 and the next long double."""
 
@@ -21,9 +24,11 @@ class Runs:
     """What the paths of all policies share, over runs and rounds."""
 
     losses: Precise
-    arms: npt.NDArray[np.intp]
+    arms: Whole
     drawn_from: Precise
     clipped: Precise
+    coins: Whole | None = None
+    heads: Precise | None = None
 
     @property
     def n_arms(self) -> int:
@@ -51,19 +56,26 @@ class Runs:
         return np.asarray(self.clipped / self.of_arm(self.drawn_from))
 
     @property
+    def of_draw(self) -> Precise:
+        """The probability of each draw: of its arm and, if the policy has a coin, of what it showed; runs × T."""
+        if self.coins is None or self.heads is None:
+            return self.of_arm(self.drawn_from)
+        return self.of_arm(self.drawn_from) * np.where(self.coins == 1, self.heads, 1 - self.heads)
+
+    @property
     def probability(self) -> Precise:
-        """The probability that the policy draws these arms; one number per run."""
-        return np.asarray(self.of_arm(self.drawn_from).prod(axis=1))
+        """The probability that the policy draws these arms, and that its coins show this; one number per run."""
+        return np.asarray(self.of_draw.prod(axis=1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Trajectory(Runs):
     """Runs of a policy: arrays over runs, rounds and arms. Those of T + 1 rounds include what follows the last one."""
 
     policy: Policy
     losses: Precise
     """ℓ_t, runs × T × n; for a policy that centres them, ℓ_t − b_t."""
-    arms: npt.NDArray[np.intp]
+    arms: Whole
     """k_t, runs × T."""
     p: Precise
     """p_t, which follows the regularized leader, or w_t of UMAB-Sh; runs × (T + 1) × n."""
@@ -85,6 +97,10 @@ class Trajectory(Runs):
     """M_t of UMAB-S, UMAB-W and UMAB-Sh, nan for the others; runs × T."""
     charge: Precise
     """G_t of UMAB-S and UMAB-W, for what they clip; nan for the others; runs × T."""
+    coins: Whole | None = None
+    """What the coin of each draw showed, 0 or 1; None for a policy without a coin; runs × T."""
+    heads: Precise | None = None
+    """How likely each coin was to show 1; None for a policy without a coin; runs × T."""
 
     @property
     def expected_regret(self) -> Precise:
@@ -94,8 +110,10 @@ class Trajectory(Runs):
 
     @property
     def log_probability(self) -> Precise:
-        """The logarithm of the probability that the policy draws these arms; one number per run."""
-        return np.asarray(np.log(self.of_arm(self.drawn_from)).sum(axis=1))
+        """The logarithm of `probability`, −inf where a coin cannot show what it is said to; one number per run."""
+        with np.errstate(divide="ignore"):
+            found = np.log(self.of_draw).sum(axis=1)
+        return np.where((self.of_draw == 0).any(axis=1), -np.inf, found)
 
 
 def room(table: Precise) -> dict[str, Precise]:

@@ -15,6 +15,7 @@ from umab.errors import NoBoundError
 from umab.tables.losses import Losses, refuse_away
 from umab.theory.bounds import bound
 from umab.theory.certificates import Certified, check, judged
+from umab.theory.path import Whole
 from umab.theory.statements import Sides, Statement, Steps
 from umab.theory.trajectory import follow
 
@@ -24,15 +25,15 @@ _SIZES = ((2, 1, 1), (2, 3, 3), (3, 2, 2), (2, 3, 40), (3, 4, 40))
 _POPULATION, _PARENTS, _GENERATIONS = 96, 16, 30
 
 Numbers = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.intp]
 
 
 class Block(NamedTuple):
-    """Rounds in a row with the same losses and the same arm."""
+    """Rounds in a row with the same losses, the same arm and, if the policy has one, the same side of the coin."""
 
     rounds: int
     arm: int
     losses: list[float]
+    coin: int = -1
 
 
 class Found(NamedTuple):
@@ -46,45 +47,49 @@ def search(statement: Statement, policy: Policy, *, seed: int = 0) -> Found:
     """Look for the losses and arms that are worst for a statement, and return the smallest case that is as bad.
 
     The search evolves tables of up to three arms and forty rounds, in a few blocks: the worst of a generation have
-    children with other numbers, signs, arms or lengths. The case that is found is then shrunk, block by block and
-    number by number, as long as its ratio stays within a thousandth.
+    children with other numbers, signs, arms, coins or lengths. The case that is found is then shrunk, block by block
+    and number by number, as long as its ratio stays within a thousandth.
     """
     rng = np.random.default_rng(seed)
     worst, found = -math.inf, [Block(1, 0, [0.0, 0.0])]
     for n_arms, n_blocks, n_rounds in _SIZES:
         losses = _random(rng, (_POPULATION, n_blocks, n_arms), policy)
         arms = rng.integers(n_arms, size=(_POPULATION, n_blocks))
+        coins = np.full_like(arms, -1) if policy.coin is None else rng.integers(2, size=arms.shape)
         rounds = _lengths(rng, n_blocks, n_rounds)
         for _ in range(_GENERATIONS if n_rounds > 1 else 8):
-            badness = _badness(statement, policy, losses, arms, rounds)
+            badness = _badness(statement, policy, losses, arms, coins, rounds)
             order = np.argsort(-badness)[:_PARENTS]
             if badness[order[0]] > worst:
                 worst = float(badness[order[0]])
-                best = zip(rounds[order[0]], arms[order[0]], losses[order[0]], strict=True)
-                found = [Block(int(length), int(arm), row.tolist()) for length, arm, row in best]
+                best = zip(rounds[order[0]], arms[order[0]], losses[order[0]], coins[order[0]], strict=True)
+                found = [Block(int(length), int(arm), row.tolist(), int(coin)) for length, arm, row, coin in best]
             parents = np.concatenate([order, rng.choice(order, _POPULATION - _PARENTS)])
-            losses, arms, rounds = losses[parents], arms[parents], rounds[parents]
-            _mutate(rng, losses[_PARENTS:], arms[_PARENTS:], rounds[_PARENTS:], policy)
+            losses, arms, coins, rounds = losses[parents], arms[parents], coins[parents], rounds[parents]
+            _mutate(rng, losses[_PARENTS:], arms[_PARENTS:], coins[_PARENTS:], rounds[_PARENTS:], policy)
     blocks = _shrink(statement, policy, worst, found)
     return Found(_certified(statement, policy, blocks), blocks)
 
 
 def replay(statement: Statement, policy: Policy, blocks: list[Block]) -> Sides:
     """Return the two sides of a statement on a case that was found."""
-    table = np.repeat([block.losses for block in blocks], [block.rounds for block in blocks], axis=0)
-    arms = np.repeat([block.arm for block in blocks], [block.rounds for block in blocks])
-    return statement.says(Steps(follow(policy, table, arms[None])))
+    lengths = [block.rounds for block in blocks]
+    table = np.repeat([block.losses for block in blocks], lengths, axis=0)
+    arms, coins = (np.repeat([each], lengths, axis=1) for each in zip(*((b.arm, b.coin) for b in blocks), strict=True))
+    return statement.says(Steps(follow(policy, table, arms, None if policy.coin is None else coins)))
 
 
 def _certified(statement: Statement, policy: Policy, blocks: list[Block]) -> Certified:
     return check(statement, replay(statement, policy, blocks))
 
 
-def _badness(statement: Statement, policy: Policy, losses: Numbers, arms: Whole, rounds: Whole) -> Numbers:
+def _badness(
+    statement: Statement, policy: Policy, losses: Numbers, arms: Whole, coins: Whole, rounds: Whole
+) -> Numbers:
     """Return the largest ratio of each run; -inf if the statement says nothing about the run."""
     tables = np.array([np.repeat(row, length, axis=0) for row, length in zip(losses, rounds, strict=True)])
-    drawn = np.array([np.repeat(row, length) for row, length in zip(arms, rounds, strict=True)])
-    _, ratios = judged(statement.says(Steps(follow(policy, tables, drawn))))
+    drawn, shown = (np.array([*map(np.repeat, each, rounds)]) for each in (arms, coins))
+    _, ratios = judged(statement.says(Steps(follow(policy, tables, drawn, None if policy.coin is None else shown))))
     return np.asarray(np.where(np.isnan(ratios), -np.inf, ratios).max(axis=1), dtype=np.float64)
 
 
@@ -101,13 +106,18 @@ def _lengths(rng: np.random.Generator, n_blocks: int, n_rounds: int) -> Whole:
     return np.asarray(1 + more, dtype=np.intp)
 
 
-def _mutate(rng: np.random.Generator, losses: Numbers, arms: Whole, rounds: Whole, policy: Policy) -> None:
-    """Change some numbers a little, some completely, some arms, and some lengths; in place."""
+def _mutate(
+    rng: np.random.Generator, losses: Numbers, arms: Whole, coins: Whole, rounds: Whole, policy: Policy
+) -> None:
+    """Change some numbers a little, some completely, some arms, some coins, and some lengths; in place."""
     losses *= np.exp(rng.normal(scale=rng.choice([0.02, 0.3, 1.5], size=(len(losses), 1, 1)), size=losses.shape))
     anew = rng.random(losses.shape) < 0.05
     losses[anew] = _random(rng, losses.shape, policy)[anew]
     other = rng.random(arms.shape) < 0.1
     arms[other] = rng.integers(losses.shape[2], size=arms.shape)[other]
+    if policy.coin is not None:
+        turned = rng.random(coins.shape) < 0.1
+        coins[turned] = 1 - coins[turned]
     for run in range(len(rounds)):
         longer, shorter = rng.integers(rounds.shape[1], size=2)
         moved = min(int(rng.integers(4)), int(rounds[run, shorter]) - 1)
@@ -149,7 +159,7 @@ def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Blo
 
 
 class Exact(NamedTuple):
-    """The exact expected regret on a small table, over all sequences of arms."""
+    """The exact expected regret on a small table, over all sequences of draws."""
 
     regret: float
     printed: float | None
@@ -157,7 +167,9 @@ class Exact(NamedTuple):
 
 
 def exact_regret(policy: Policy, losses: Any) -> Exact:
-    """Return the expected regret of a policy on a small table, summed over every sequence of arms, and its bounds.
+    """Return the expected regret of a policy on a small table, summed over every sequence of draws, and its bounds.
+
+    A draw is that of an arm and, if the policy has a coin, of what the coin shows.
 
     Examples
     --------
@@ -168,12 +180,14 @@ def exact_regret(policy: Policy, losses: Any) -> Exact:
     """
     table = Losses.of(losses)
     refuse_away(table, "the exact regret")
-    n_sequences = table.n_arms**table.n_rounds
+    n_sides = 1 if policy.coin is None else 2
+    n_sequences = (table.n_arms * n_sides) ** table.n_rounds
     if n_sequences > 100_000:
-        raise ValueError(f"there must be at most 100000 sequences of arms, but this table has {n_sequences}")
-    sequences = np.array(list(itertools.product(range(table.n_arms), repeat=table.n_rounds)))
-    path = follow(policy, table.table, sequences)
-    regret = (np.exp(path.log_probability) * path.expected_regret).sum()
+        raise ValueError(f"there must be at most 100000 sequences of draws, but this table has {n_sequences}")
+    draws = np.array(list(itertools.product(range(table.n_arms * n_sides), repeat=table.n_rounds)))
+    path = follow(policy, table.table, draws // n_sides, None if policy.coin is None else draws % n_sides)
+    can_be = path.log_probability != -np.inf
+    regret = (np.exp(path.log_probability) * path.expected_regret)[can_be].sum()
     try:
         promised = bound(policy, table)
     except NoBoundError:

@@ -49,11 +49,16 @@ LATE = "docs/late.md"
 
 
 def theorem_of(policy: Policy) -> str:
-    """Return the theorem behind the guarantee of a policy; empty if there is none in `umab.theory`."""
+    """Return the theorem behind the guarantee of a policy; empty if there is none in `umab.theory`.
+
+    A policy that flips a coin where the one of the theorem does not is another one, also if it is derived from it.
+    """
     if isinstance(policy, Centred):
         inside = theorem_of(policy.policy)
         return inside if inside in _ALSO_CENTRED else ""
-    return next((theorem for kind, theorem in _OF.items() if isinstance(policy, kind)), "")
+    flips = policy.coin is not None
+    found = (theorem for kind, theorem in _OF.items() if isinstance(policy, kind) and flips == (kind.coin is not None))
+    return next(found, "")
 
 
 def core_of(policy: Policy) -> Any:

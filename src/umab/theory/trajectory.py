@@ -22,31 +22,41 @@ from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import Wrapper
 from umab.theory.barrier import centred, learned, least_probability, log_barrier
-from umab.theory.path import Precise, Trajectory, keep, raised, room
+from umab.theory.path import Precise, Trajectory, Whole, keep, raised, room
+from umab.theory.rerun import rerun
 from umab.theory.sharing import follow_sharing
 from umab.theory.theorems import THEOREM_D, THEOREM_R, THEOREM_SH, theorem_of
 from umab.theory.watching import follow_watching
 
 
-def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajectory:
+def follow(
+    policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, coins: npt.ArrayLike | None = None
+) -> Trajectory:
     """Return what a policy does when it draws these arms.
 
     Parameters
     ----------
     policy
-        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred.
+        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred. Or any
+        policy with a coin; its own code is run, as `umab.theory.rerun` says.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
         The arms of each run: runs × rounds.
+    coins
+        What the coins of each run show, 1 or 0: runs × rounds. For a policy with a coin, and only then.
     """
+    drawn = np.asarray(arms, dtype=np.intp)
+    table = np.asarray(losses, dtype=np.longdouble)
+    table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
+    if policy.coin is not None:
+        return rerun(policy.for_horizon(table.shape[1]), table, drawn, _shown(policy, coins, drawn))
+    if coins is not None:
+        raise ValueError(f"coins are of policies that have them, but {policy.name} has none")
     if why := refusal(policy):
         raise TypeError(why)
     if theorem_of(policy) == THEOREM_D:
         raise TypeError(f"SCB-D has late feedback, which umab.theory.late.follow_late takes, but got {policy.name}")
-    drawn = np.asarray(arms, dtype=np.intp)
-    table = np.asarray(losses, dtype=np.longdouble)
-    table = np.broadcast_to(table, (len(drawn), *table.shape[-2:]))
     if isinstance(policy, Wrapper):  # of the wrappers only those that centre have a theorem
         local = isinstance(policy, LocallyCentred)
         return replace(follow(policy.policy, centred(table, drawn, local=local), drawn), policy=policy)
@@ -58,6 +68,18 @@ def follow(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike) -> Trajec
     return (_of_umab_s if theorem_of(policy) == THEOREM_R else _of_the_paper)(ready, table, drawn)
 
 
+def _shown(policy: Policy, coins: npt.ArrayLike | None, arms: Whole) -> Whole:
+    """Return the coins of each draw, or raise an error that says what is wrong with them."""
+    if coins is None:
+        raise ValueError(f"what {policy.name} does follows from its arms and its coins, so coins must be given too")
+    shown = np.asarray(coins, dtype=np.intp)
+    if shown.shape != arms.shape or not np.isin(shown, (0, 1)).all():
+        raise ValueError(
+            f"coins must be 0 or 1 for each of {arms.shape[0]} runs × {arms.shape[1]} rounds, but got {shown!r}"
+        )
+    return shown
+
+
 def refusal(policy: Policy) -> str:
     """Return why there are no proofs about a policy, or an empty text if there are."""
     if theorem_of(policy) == THEOREM_R and policy.for_study:
@@ -65,8 +87,6 @@ def refusal(policy: Policy) -> str:
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
-    if policy.coin is not None:
-        return f"the statements are about policies without a coin, whose arms say what they do, but got {policy.name}"
     if policy.takes_advice:
         return (
             "the statements about a policy over experts need their advice, which umab.theory.certify takes as "

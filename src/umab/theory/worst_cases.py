@@ -100,7 +100,7 @@ def as_json(cases: Iterable[WorstCase]) -> str:
             "id": case.statement.id,
             "form": case.statement.form,
             "text": case.statement.text,
-            "blocks": [list(block) for block in case.blocks],
+            "blocks": [list(block if block.coin >= 0 else block[:3]) for block in case.blocks],
         }
         for case in cases
     ]
