@@ -142,7 +142,7 @@ test-gpu bench-gpu: $(VENV)/.test
 endif
 
 test-gpu:
-	$(GPU_PYTHON) -m pytest -q -c /dev/null --rootdir . --confcutdir tests/gpu tests/gpu
+	$(GPU_PYTHON) -m pytest -q -c /dev/null -o pythonpath=$(CURDIR)/tests --rootdir . --confcutdir tests/gpu tests/gpu
 
 bench-gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu

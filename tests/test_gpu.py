@@ -162,6 +162,8 @@ def test_simulated_kernels_agree_with_the_processor(part: str) -> None:
     here = (
         "-c",
         os.devnull,
+        "-o",
+        f"pythonpath={TESTS}",
         "--rootdir",
         str(TESTS.parent),
         "--confcutdir",

@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pytest
 
 import umab
+from toys import Capped, Patient, PatientTosser, Tosser
 from umab._support.progress import Progress
 from umab.engine import gpu, gpu_trials, pcg
 from umab.engine.delays import Delays
 from umab.engine.exact import has_same_bits_everywhere
+from umab.engine.interpreted import play
 from umab.engine.on_gpu import simulate_cells
 from umab.engine.streams import stream
 from umab.engine.work import Work
@@ -55,7 +57,7 @@ def assert_same(one: umab.Result, other: umab.Result) -> None:
     assert one.mean.tobytes() == other.mean.tobytes()
     assert one.sd.tobytes() == other.sd.tobytes()
     assert one.final_regret.tobytes() == other.final_regret.tobytes()
-    for name in ("arms", "regret"):
+    for name in ("arms", "regret", "coins"):
         mine, theirs = getattr(one, name, None), getattr(other, name, None)
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
@@ -112,6 +114,31 @@ def test_arms_that_are_away_agree(name: str, expected: bool, delays: int | None)
     eligible[~eligible.any(axis=1), 0] = True
     options = {"n_trials": N_TRIALS, "expected": expected, "delays": delays, "eligible": eligible}
     assert_agree(policy, *both(policy, losses_for(policy), **options))
+
+
+@pytest.mark.parametrize("policy", [Tosser(), Patient(), PatientTosser(), Capped(PatientTosser(), limit=2.0)], ids=repr)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("away", [False, True])
+def test_coins_tickets_closed_draws_and_losses_of_other_arms_agree(policy: Any, late: bool, away: bool) -> None:
+    """With a processor and, for some trials, with plain Python; late losses may also never come."""
+    losses, numbers = losses_for(policy), np.arange(3 * N_ROUNDS).reshape(N_ROUNDS, 3)
+    delays, eligible = numbers * 7 % 5 - 1, numbers * 5 % 7 < 5
+    options: dict[str, Any] = {"delays": delays if late else None, "eligible": eligible if away else None}
+    assert has_same_bits_everywhere(policy)
+    one, other = both(policy, losses, n_trials=N_TRIALS, expected=True, **options)
+    assert_same(one, other)
+    for trial in (0, N_TRIALS - 1):
+        rounds = list(play(policy, losses, trial=trial, **options))
+        assert other.arms[trial].tolist() == [round.arm for round in rounds]
+        if policy.coin is not None:
+            assert other.coins[trial].tolist() == [round.coin for round in rounds]
+
+
+def test_coins_are_kept_in_their_places_however_much_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses, n_trials = losses_for(Tosser(), 100, 2), 70 if SIMULATED else 7000
+    one = umab.simulate(Tosser(), losses, n_trials=n_trials, keep="arms", progress=False)
+    monkeypatch.setattr(gpu, "free_memory", lambda: 2 * 32 * 1100)
+    assert_same(one, umab.simulate(Tosser(), losses, n_trials=n_trials, keep="arms", device="gpu", progress=False))
 
 
 @pytest.mark.parametrize("keep", ["all", "arms", "summary"])
