@@ -22,7 +22,7 @@ from umab.maths.simplex import draw
 from umab.simplex import Vector, uniform
 from umab.testing import Array
 from umab.theory import certificates, theorems
-from umab.theory.search import exact_regret, search
+from umab.theory.search import _mutate, exact_regret, search
 from umab.theory.statements import Sides, Statement, Steps
 from umab.theory.theorems import THEOREM_R, theorem_of
 from umab.theory.trajectory import follow
@@ -250,6 +250,14 @@ def test_a_theorem_about_a_policy_with_a_coin_is_certified_along_arms_and_coins(
     assert (row.id, row.verdict, row.ratio) == ("heads", "holds", 1.0)
     result = umab.simulate(Tosser(), LOSSES, n_trials=3, seed=5)
     assert seen[0].arms.tolist() == result.arms.tolist() and seen[0].coins.tolist() == result.coins.tolist()
+
+
+def test_cases_that_change_have_other_coins_if_the_policy_has_them() -> None:
+    for policy, before, after in ((Tosser(), 0, {0, 1}), (umab.UMABS(), -1, {-1})):
+        losses, arms, rounds = np.ones((80, 3, 2)), np.zeros((80, 3), dtype=np.intp), np.ones((80, 3), dtype=np.intp)
+        coins = np.full_like(arms, before)
+        _mutate(np.random.default_rng(0), losses, arms, coins, rounds, policy)
+        assert set(coins.ravel().tolist()) == after
 
 
 def test_a_search_for_the_worst_case_turns_coins_too(monkeypatch: pytest.MonkeyPatch) -> None:

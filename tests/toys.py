@@ -184,7 +184,7 @@ class PatientTosser(Patient):
 
     @staticmethod
     def coin(parameters: Any, state: PatientState, arm: int) -> float:
-        return 0.125 + 0.75 * state.probabilities[arm]
+        return 0.125 + 0.75 * state.probabilities[arm] + 0.5 * (state.n_drawn % 2.0 - 0.25)  # as before `selected`
 
     @staticmethod
     def update(  # type: ignore[override]
