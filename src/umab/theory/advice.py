@@ -7,7 +7,7 @@ definitions, with NumPy's long doubles.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from umab.algorithms.umab_s import CHARGE, LIMIT
 from umab.tables.advice import Advice
 from umab.tables.losses import Losses
 from umab.theory.barrier import centred, least_probability, log_barrier
-from umab.theory.path import Precise, Runs
+from umab.theory.path import Number, Precise, Runs
 
 _SERIES = 0.5
 """Up to this size of z, eᶻ − 1 − z is summed as a series."""
@@ -91,7 +91,7 @@ class AdvisedPath(Runs):
         return np.asarray(((against * self.losses[:, :, None]).sum(axis=3) * self.awake).sum(axis=1))
 
 
-def follow_advised(policy: Advised, losses: Any, arms: npt.ArrayLike, advice: Any) -> AdvisedPath:
+def follow_advised(policy: Advised, losses: object, arms: npt.ArrayLike, advice: object) -> AdvisedPath:
     """Return what UMAB-E does when it gets this advice and draws these arms.
 
     Parameters
@@ -206,7 +206,7 @@ def _followed(policy: UMABE, losses: Precise, arms: npt.NDArray[np.intp], advice
     )
 
 
-def raised_among(p: Precise, among: npt.NDArray[np.bool_], floor: Any) -> Precise:
+def raised_among(p: Precise, among: npt.NDArray[np.bool_], floor: Number) -> Precise:
     """Return p with the entries `among` which are below the floor raised to it; the others of these pay.
 
     They do in proportion to what they have above the floor.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ def learned(
     inverse_rate: Precise,
     arm: npt.NDArray[np.intp],
     seen: Precise,
-    times: Any,
+    times: np.longdouble,
     at_draw: Precise | None = None,
 ) -> Step:
     """Return the step of UMAB-S from a loss in every run, where `times` is cn.

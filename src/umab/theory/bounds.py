@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from umab.algorithms.names import as_policy
 from umab.algorithms.registry import record_of, records
 from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
+from umab.algorithms.umab_g import UMABG, ExtraExploration
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
@@ -67,7 +68,9 @@ from umab.theory.theorems import (
 from umab.theory.trajectory import refusal
 
 
-def bound(policy: Policy | str, losses: Any, *, switches: int = 0, advice: Any = None, delays: Any = None) -> Bound:
+def bound(
+    policy: Policy | str, losses: object, *, switches: int = 0, advice: object = None, delays: object = None
+) -> Bound:
     """Return the bound on the expected regret of a policy on a loss table.
 
     Parameters
@@ -141,7 +144,7 @@ def bounds_of(policies: Mapping[str, Policy], losses: Losses) -> dict[str, Bound
     return found
 
 
-def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
+def _of_umab_nn(policy: Policy, losses: Losses) -> Bound:
     """Theorem 1.
 
     ½√(nS) log T bounds the regularizer of the comparator, since Ψ(p†) ≤ n log T for the Ψ that is 0 at the uniform
@@ -164,22 +167,22 @@ def _of_umab_nn(policy: Any, losses: Losses) -> Bound:
     return in_doubles(policy.name, root, formula, printed, sum(terms.values()), terms, source)
 
 
-def _of_umab_g(policy: Any, losses: Losses) -> Bound:
+def _of_umab_g(policy: Policy, losses: Losses) -> Bound:
     """Theorem 2, with the constants of its proof in the appendix.
 
     The repaired one counts |C_{T+1}| ≤ max(|C_1|, ℓ⁻∞) where the text has a multiple of ℓ∞ only, and 2ℓ∞ for the gap
     between the comparator and the best arm. It needs a rate of at most 1/4, as Lemma 3 does.
     """
-    norms = Norms.of(losses)
+    core, norms = core_of(policy, ExtraExploration), Norms.of(losses)
     n, horizon = norms.n_arms, norms.n_rounds
-    adaptive = policy.exploration == "adaptive"
-    if policy.exploration not in ("adaptive", "fixed"):
-        rule = f"its exploration must be 'fixed' or 'adaptive', but got exploration={policy.exploration!r}"
+    adaptive = core.exploration == "adaptive"
+    if core.exploration not in ("adaptive", "fixed"):
+        rule = f"its exploration must be 'fixed' or 'adaptive', but got exploration={core.exploration!r}"
         raise NoBoundError(f"{theorem_of(policy)} does not cover {policy.name}: {rule}")
-    if policy.rate > 0.25:
-        rule = f"its rate must be at most 1/4, but got rate={policy.rate:g}"
+    if core.rate > 0.25:
+        rule = f"its rate must be at most 1/4, but got rate={core.rate:g}"
         raise NoBoundError(f"{theorem_of(policy)} does not cover {policy.name}: {rule}")
-    scale = policy.initial_scale
+    scale = core.initial_scale
     root, root_of_sizes = np.sqrt(n * norms.sum_of_squares), np.sqrt(n * norms.sum_of_sizes)
     if adaptive:
         rate = (1 + norms.largest) * root_of_sizes + root
@@ -188,7 +191,7 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
         )
         least_chance = 2 * n * n + 3 * root_of_sizes
     else:
-        rounds = policy.horizon or horizon
+        rounds = (core.horizon if isinstance(core, UMABG) else None) or horizon
         rate = norms.most_negative * np.sqrt(np.longdouble(n * horizon)) + root
         # Σ‖ℓ_t‖∞ ≤ √(T Σ‖ℓ_t‖²∞), and ρ ≤ 1/√(n·horizon), whose horizon need not be the table's.
         exploring = 2 * root * np.sqrt(max(1.0, horizon / rounds))
@@ -205,13 +208,13 @@ def _of_umab_g(policy: Any, losses: Losses) -> Bound:
         + norms.largest
     )
     terms = {
-        "regulariser": root_with_scale * np.log(np.longdouble(horizon)) / policy.rate,
+        "regulariser": root_with_scale * np.log(np.longdouble(horizon)) / core.rate,
         "stability": stability,
         "exploration": exploring,
         "clipping": norms.most_negative * least_chance * clips,
         "comparator": 2 * norms.largest,
     }
-    usual = scale == 1.0 and policy.rate == 0.25
+    usual = scale == 1.0 and core.rate == 0.25
     source = "Theorem 2" if usual else "Theorem 2, repaired for other constants"
     formula, as_printed = record_of(policy).rate_in_norms, printed if usual else None
     return in_doubles(policy.name, rate, formula, as_printed, sum(terms.values()), terms, source)
@@ -229,7 +232,7 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
         raise NoBoundError(f"{theorem_of(policy)} does not cover it: {why}")
     n, horizon = losses.n_arms, losses.n_rounds
     watches, is_centred, sizes = isinstance(policy, UMABW), _centres(policy), _sizes(policy, losses)
-    core: UMABS = UMABS() if watches else core_of(policy)
+    core = UMABS() if watches else core_of(policy, UMABS)
     share = SHARE_WITH_BURSTS if watches else SHARE
     starts = min(horizon, int(np.ceil(most_starts(n, horizon))) - 1) if watches else 1
     each = np.asarray(horizon / np.longdouble(starts))
@@ -275,7 +278,7 @@ def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
 
     Centred losses are as in `_of_umab_s`.
     """
-    core: UMABSh = core_of(policy)
+    core = core_of(policy, UMABSh)
     is_centred, sizes = _centres(policy), _sizes(policy, losses)
     squares = Squares.centred(losses, local=_centres_locally(policy)) if is_centred else Squares.of(losses)
     n, horizon = losses.n_arms, losses.n_rounds
@@ -298,7 +301,7 @@ def _of_umab_sh(policy: Policy, losses: Losses, switches: int) -> Bound:
     return in_doubles(policy.name, rate, policy.guarantee, None, sum(terms.values()), terms, source)
 
 
-_OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
+_OF_THEOREMS: dict[str, Callable[[Policy, Losses], Bound]] = {
     THEOREM_1: _of_umab_nn,
     THEOREM_2: _of_umab_g,
     THEOREM_R: _of_umab_s,
@@ -306,15 +309,17 @@ _OF_THEOREMS: dict[str, Callable[[Any, Losses], Bound]] = {
 }
 
 
-def _second_norms(norms: Norms) -> Any:
-    return np.sqrt(norms.n_arms * norms.sum_of_2_norms)
+def _second_norms(norms: Norms) -> np.longdouble:
+    root: np.longdouble = np.sqrt(norms.n_arms * norms.sum_of_2_norms)
+    return root
 
 
-def _worst_case(norms: Norms) -> Any:
-    return norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
+def _worst_case(norms: Norms) -> np.longdouble:
+    rate: np.longdouble = norms.largest * np.sqrt(norms.n_arms * norms.n_rounds)
+    return rate
 
 
-_RATES: dict[str, Callable[[Norms], Any]] = {
+_RATES: dict[str, Callable[[Norms], np.longdouble]] = {
     "ℓ∞ √(nT)": _worst_case,
     "ℓ∞ √(nT) + √(n Σ‖ℓ_t‖²₂)": lambda norms: _worst_case(norms) + _second_norms(norms),
     "ℓ∞ √(n Σ‖ℓ_t‖₁) + √(n Σ‖ℓ_t‖²₂)": lambda norms: (
@@ -332,7 +337,7 @@ class Promised(NamedTuple):
     se: float
 
 
-def table1(losses: Any, *, n_trials: int = 100, seed: int = 0) -> list[Promised]:
+def table1(losses: object, *, n_trials: int = 100, seed: int = 0) -> list[Promised]:
     """Return the paper's Table 1 evaluated on a loss table, with the measured expected regret beside it.
 
     Its rows are the policies that need no range and have a rate in its norms; the paper's table lacks UMAB-NN and SCB.

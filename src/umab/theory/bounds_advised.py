@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from umab.tables.losses import Losses
 from umab.theory.advice import AdvisedPath, is_advised, learning, least_probability_with_advice
 from umab.theory.constants import FLOOR_SHARE, GAP, KAPPA, REST, SHARE
 from umab.theory.norms import Sizes, Squares
+from umab.theory.path import Number, Precise
 from umab.theory.terms import Bound, in_doubles
 from umab.theory.theorems import PROVED_IN, theorem_of
 
@@ -26,11 +27,11 @@ class Measured(NamedTuple):
     n_arms: int
     n_experts: int
     n_rounds: int
-    squares: Any
+    squares: Precise
     """For each run, Σ_{t≥2} [4(e − 2) ln N · V_t + 4y²_t] for the entropy form, Σ_{t≥2} y²_t for the log-barrier."""
-    most_negative: Any
+    most_negative: Number
     """L⁻ of each run."""
-    spread: Any
+    spread: np.longdouble
     """D, the largest difference of two arms that somebody advises in one round."""
 
     @classmethod
@@ -52,7 +53,7 @@ class Measured(NamedTuple):
             (high.max(axis=2) - low.min(axis=2)).max(),
         )
 
-    def terms(self) -> dict[str, Any]:
+    def terms(self) -> dict[str, np.longdouble]:
         """Return the terms of the theorem, with means over the runs in place of expectations."""
         rounds = np.arange(1, self.n_rounds + 1)
         floors = least_probability_with_advice(self.form, self.n_arms, self.n_experts, rounds)
@@ -76,7 +77,7 @@ class Measured(NamedTuple):
         return {**terms, "exploration": exploration, "first round": self.spread}
 
 
-def growth_of_gaps(log_n: Any, weighted: Any, square: Any) -> Any:
+def growth_of_gaps(log_n: np.longdouble, weighted: Precise, square: Precise) -> Precise:
     """Return 4(e − 2) ln N · V + 4y²: by how much A² of the entropy form may grow in a round that is not a jump.
 
     V is `weighted`, the square of the loss ÷ p' or its expectation, and y² is `square`.
@@ -84,22 +85,22 @@ def growth_of_gaps(log_n: Any, weighted: Any, square: Any) -> Any:
     return 2 * FLOOR_SHARE * GAP * log_n * weighted + FLOOR_SHARE**2 * square
 
 
-def jumps_of_gaps(log_n: Any, rarest: Any) -> Any:
+def jumps_of_gaps(log_n: np.longdouble, rarest: np.longdouble) -> np.longdouble:
     """Return (1 + ln N)/ρ_T: how many times L⁻ all jumps may add to A of the entropy form; `rarest` is 1/ρ_T."""
     return (1 + log_n) * rarest
 
 
-def growth_over_experts(n_experts: int) -> Any:
+def growth_over_experts(n_experts: int) -> np.longdouble:
     """Return 1 + 2κcN: how many w²_t a step of the log-barrier form that is not a jump may add to A²_t."""
     return 1 + 2 * np.longdouble(RATE) * n_experts * KAPPA
 
 
-def jumps_over_experts(n_experts: int, rarest: Any) -> Any:
+def jumps_over_experts(n_experts: int, rarest: Number) -> Number:
     """Return (8/3)cN + 1/ρ_T: how many times L⁻ all jumps may add to A of the log-barrier form."""
     return 2 * SHARE * np.longdouble(RATE) * n_experts + rarest
 
 
-def bound_with_advice(policy: Advised, losses: Losses, advice: Any) -> Bound:
+def bound_with_advice(policy: Advised, losses: Losses, advice: object) -> Bound:
     """Return Theorem E of docs/algorithms/umab-e.md on a loss table with advice, whatever arms are drawn.
 
     b_t is a mean of one loss from each round before, of arms that somebody advised. V_t, y²_t and L⁻ are the largest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from umab.tables.losses import Losses
 from umab.theory.late import bound_on_clipping, size_of, terms_of_bound, total_delay
 from umab.theory.late_barrier import LateSizes, late_bound
 from umab.theory.norms import Sizes
+from umab.theory.path import Floats, Number
 from umab.theory.statements.theorem_d import LateSteps
 from umab.theory.terms import Bound, in_doubles
 from umab.theory.theorems import LATE, PROVED_IN, THEOREM_D, theorem_of
 
 
-def bound_with_delays(policy: Policy, losses: Losses, delays: Any) -> Bound | None:
+def bound_with_delays(policy: Policy, losses: Losses, delays: object) -> Bound | None:
     """Return the bound of Theorem D or L or of Tsallis-INF-D; for another policy there is none.
 
     None says that no loss is late and that the policy is UMAB-S, whose bound is then the one without delays. A delay
@@ -104,7 +105,7 @@ def late_limits(policy: Policy, losses: Losses, delays: Rounds) -> dict[str, tup
     }
 
 
-def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
+def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: np.longdouble) -> Bound:
     """Return the published bound."""
     size = np.longdouble(policy.high) - np.longdouble(policy.low)
     root = size * np.sqrt(np.longdouble(losses.n_arms * losses.n_rounds))
@@ -114,7 +115,7 @@ def _of_tsallis_inf_d(policy: TsallisINFD, losses: Losses, total: Any) -> Bound:
     return in_doubles(policy.name, root + late, policy.guarantee, printed, None, {}, source)
 
 
-def _terms(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
+def _terms(n_arms: int, n_rounds: int, total: Number) -> dict[str, Number]:
     """Return the terms of the theorem, which is about two arms or more; one arm has no regret."""
     terms = terms_of_bound(n_arms, n_rounds, total)
     return terms if n_arms > 1 else {name: 0 * each for name, each in terms.items()}
@@ -124,13 +125,16 @@ _ROUNDING = 1e-15
 """A sum of steps may be wrong by this share of the numbers that were added to get there."""
 
 
-class Limits(NamedTuple):
+V = TypeVar("V", float, Floats)
+
+
+class Limits(NamedTuple, Generic[V]):
     """Numbers of runs whose expectations the proof bounds; or these bounds, for the delays of the runs on average."""
 
-    regret: Any
-    steps: Any
-    late_steps: Any
-    clipping: Any
+    regret: V
+    steps: V
+    late_steps: V
+    clipping: V
 
 
 TEXTS = {
@@ -142,7 +146,7 @@ TEXTS = {
 """The names of the bounds in `Limits`, and what they say."""
 
 
-def averages(steps: LateSteps) -> tuple[Any, Any, Any]:
+def averages(steps: LateSteps) -> tuple[Floats, Floats, Floats]:
     """Return ΣA_t, ΣB_t and Σ‖ℓ_t − clip(ℓ_t)‖∞ of each run; what may be rounding is 0."""
     rounding = _ROUNDING * steps.size.sum(axis=1)
     gained, late = (each.sum(axis=1) for each in (steps.step, steps.late_step))
@@ -150,7 +154,7 @@ def averages(steps: LateSteps) -> tuple[Any, Any, Any]:
     return gained.astype(float), late.astype(float), steps.of.too_large.sum(axis=1).astype(float)
 
 
-def limits_of(policy: Policy, losses: Losses, delays: Rounds) -> Limits:
+def limits_of(policy: Policy, losses: Losses, delays: Rounds) -> Limits[float]:
     """Return what the expectations are at most, for the delays of each run, averaged over the runs."""
     n, horizon, size, total = losses.n_arms, losses.n_rounds, size_of(policy, losses), total_delay(delays)
     terms = terms_of_bound(n, horizon, total)

@@ -6,9 +6,10 @@ import functools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from umab._support.extras import extra
 from umab._support.progress import Progress
@@ -29,6 +30,7 @@ from umab.theory.bounds_advised import Measured, bound_along, bound_with_advice
 from umab.theory.bounds_late import TEXTS, Limits, averages, covers_delays, late_limits, limits_of
 from umab.theory.late import delays_of, follow_late
 from umab.theory.late_barrier import follow_arrivals
+from umab.theory.path import Floats, Precise
 from umab.theory.statements import (
     OF_SCB_D,
     OF_UMAB_E,
@@ -84,10 +86,10 @@ class Certified(NamedTuple):
 
 def certify(
     policy: Policy | str,
-    losses: Any,
+    losses: object,
     *,
-    advice: Any = None,
-    delays: Any = None,
+    advice: object = None,
+    delays: object = None,
     n_trials: int = 20,
     seed: int = 0,
     progress: bool | None = None,
@@ -180,7 +182,7 @@ def _certify_advised(
 
 
 def _certify_late(
-    policy: Policy, losses: Losses, delays: Any, n_trials: int, seed: int, progress: bool | None
+    policy: Policy, losses: Losses, delays: object, n_trials: int, seed: int, progress: bool | None
 ) -> list[Certified]:
     """Do the same for SCB-D, with late feedback."""
     late = delays_of(delays, losses.n_rounds, n_trials, seed)
@@ -213,7 +215,7 @@ def _certify_late(
 
 
 def _certify_arrivals(
-    policy: Policy, losses: Losses, delays: Any, n_trials: int, seed: int, progress: bool | None
+    policy: Policy, losses: Losses, delays: object, n_trials: int, seed: int, progress: bool | None
 ) -> list[Certified]:
     """Do the same for UMAB-S, with late feedback."""
     late = Delays.of(delays, losses.n_rounds, losses.n_arms).of_trials(seed, range(n_trials), losses.n_rounds)
@@ -245,7 +247,7 @@ def _need_scipy() -> None:
         import scipy.special  # noqa: F401
 
 
-def _check_all(about: Sequence[Statement], steps: Any, first_run: int, rows: dict[Statement, Certified]) -> None:
+def _check_all(about: Sequence[Statement], steps: object, first_run: int, rows: dict[Statement, Certified]) -> None:
     """Check statements along some runs, and keep the worse row of each."""
     for statement in about:
         row = check(statement, statement.says(steps), first_run=first_run)
@@ -269,7 +271,7 @@ def check(statement: Statement, sides: Sides, *, first_run: int = 0) -> Certifie
     return Certified(*statement[:4], verdict, float(ratios.flat[place]), first_run + run, round + 1 if by_round else 0)
 
 
-def judged(sides: Sides) -> tuple[Any, Any]:
+def judged(sides: Sides) -> tuple[npt.NDArray[np.bool_], Precise]:
     """Return where left ≤ right is violated, and left/right: both runs × rounds.
 
     Where the right side is not above rounding, left/right is inf if the statement is violated, and nan if not.
@@ -295,7 +297,7 @@ def _chunks(n_trials: int, entries: int) -> Iterator[slice]:
         yield slice(first, min(first + size, n_trials))
 
 
-def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certified]:
+def _on_the_mean(policy: Policy, losses: Losses, regrets: Floats) -> Iterator[Certified]:
     """Yield what the mean regret says about the theorem, as printed and as repaired, or about ours as proved."""
     printed, repaired = None, None
     try:
@@ -316,7 +318,7 @@ def _on_the_mean(policy: Policy, losses: Losses, regrets: Any) -> Iterator[Certi
         yield _judge_mean(name, where, f"the expected regret is at most {limit:.6g}", form, regrets, limit)
 
 
-def _judge_mean(name: str, where: str, text: str, form: Form, regrets: Any, limit: float) -> Certified:
+def _judge_mean(name: str, where: str, text: str, form: Form, regrets: Floats, limit: float) -> Certified:
     """Return what the mean of the regrets of runs says about a bound on its expectation."""
     from scipy.special import stdtrit
 
@@ -330,7 +332,7 @@ def _judge_mean(name: str, where: str, text: str, form: Form, regrets: Any, limi
     return Certified(name, where, text, form, verdict, mean / limit if limit else math.nan, -1, 0)
 
 
-def _on_every_mean(policy: UMABE, losses: Losses, advice: Advice, regrets: Any, along: float) -> Iterator[Certified]:
+def _on_every_mean(policy: UMABE, losses: Losses, advice: Advice, regrets: Floats, along: float) -> Iterator[Certified]:
     """Yield what the mean regrets against the experts, runs × N, say about the theorem: the worst of them."""
     sure, where = bound_with_advice(policy, losses, advice.table).repaired, PROVED_IN[theorem_of(policy)]
     assert sure is not None

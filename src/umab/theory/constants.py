@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.umab_w import MOST_BURSTS
+from umab.theory.path import Number, Precise
 
-KAPPA = 4 * np.log(np.longdouble(2)) - 2
+KAPPA: np.longdouble = 4 * np.log(np.longdouble(2)) - 2
 """(a − log(1 + a))/a² at a = −½, its largest value for a ≥ −½: how many η_t w²_t a step of UMAB-S may cost."""
 
 SHARE = np.longdouble(4) / 3
@@ -21,19 +20,19 @@ REST = np.longdouble(6) / 5
 SHARE_WITH_BURSTS = np.longdouble(2)
 """p_{t,k} is at most this many times p'_{t,k} in UMAB-W."""
 
-GAP = np.expm1(np.longdouble(1)) - 1
+GAP: np.longdouble = np.expm1(np.longdouble(1)) - 1
 """e − 2, which is (eᶻ − 1 − z)/z² at z = 1, its largest value for z ≤ 1: how many η_t⟨w_t, ℓ̂_t²⟩ a step may cost."""
 
 FLOOR_SHARE = np.longdouble(2)
 """w_{t,k} is at most this many times p'_{t,k} in UMAB-Sh."""
 
 
-def growth(policy: UMABS, n_arms: int) -> Any:
+def growth(policy: UMABS, n_arms: int) -> np.longdouble:
     """Return 1 + 2κcn: how many w²_t a step that is not a jump may add to A²_t."""
     return 1 + 2 * np.longdouble(policy.rate) * n_arms * KAPPA
 
 
-def jumps(policy: UMABS, n_arms: int, rarest: Any, share: np.longdouble = SHARE) -> Any:
+def jumps(policy: UMABS, n_arms: int, rarest: Number, share: np.longdouble = SHARE) -> Number:
     """Return 2·share·cn + 1/ρ_T: how many times L⁻ all jumps may add to A, where `rarest` is 1/ρ_T."""
     return 2 * share * np.longdouble(policy.rate) * n_arms + rarest
 
@@ -43,29 +42,30 @@ def clipping(share: np.longdouble = SHARE) -> np.longdouble:
     return share / (LIMIT * CHARGE)
 
 
-def most_starts(n_arms: int, t: Any) -> Any:
+def most_starts(n_arms: int, t: Precise | int) -> Precise:
     """Return √(t/n) + 2: UMAB-W has started fewer times than that by round t, the first start included."""
-    return np.sqrt(t / np.longdouble(n_arms)) + 2
+    return np.asarray(np.sqrt(t / np.longdouble(n_arms)) + 2)
 
 
-def most_bursts(n_arms: int, t: Any) -> Any:
+def most_bursts(n_arms: int, t: Precise | int) -> Precise:
     """Return 8√(nt) + 1: fewer than that of the first t rounds of UMAB-W have bursts."""
-    return MOST_BURSTS * np.sqrt(np.longdouble(n_arms) * t) + 1
+    return np.asarray(MOST_BURSTS * np.sqrt(np.longdouble(n_arms) * t) + 1)
 
 
-def growth_of_sharing(complexity: Any, weighted: Any, square: Any) -> Any:
+def growth_of_sharing(complexity: Precise, weighted: Precise, square: Precise) -> Precise:
     """Return 4(e − 2)V/(S̄λ) + 4y²/(S̄λ)²: by how much a² of UMAB-Sh may grow in a round that is not a jump.
 
     S̄λ is `complexity`, V is `weighted`, the square of the loss ÷ p' or its expectation, and y² is `square`.
     """
-    return 2 * FLOOR_SHARE * GAP * weighted / complexity + (FLOOR_SHARE / complexity) ** 2 * square
+    return np.asarray(2 * FLOOR_SHARE * GAP * weighted / complexity + (FLOOR_SHARE / complexity) ** 2 * square)
 
 
-def jump_of_sharing(complexity: Any, size: Any) -> Any:
+def jump_of_sharing(complexity: Precise, size: Precise) -> Precise:
     """Return (1 + 1/(S̄λ)) · `size`: how large a of UMAB-Sh may be after a jump; `size` is a loss ÷ ρ."""
-    return (1 + 1 / complexity) * size
+    return np.asarray((1 + 1 / complexity) * size)
 
 
-def price_of_switches(n_arms: int, horizon: int, switches: int) -> Any:
+def price_of_switches(n_arms: int, horizon: int, switches: int) -> np.longdouble:
     """Return (S + 1)ln(nT) + ln(T + 1): how many times a a sequence with S switches may be better than the mix."""
-    return (switches + 1) * np.log(np.longdouble(n_arms) * horizon) + np.log1p(np.longdouble(horizon))
+    price: np.longdouble = (switches + 1) * np.log(np.longdouble(n_arms) * horizon) + np.log1p(np.longdouble(horizon))
+    return price

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
 from umab.engine.delays import Delays, Rounds
 from umab.tables.losses import Losses
-from umab.theory.path import PRECISION, Precise, Runs
+from umab.theory.path import PRECISION, Number, Precise, Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ def share_of_exploration(n_arms: int, t: Precise | int) -> Precise:
     return np.asarray(n / (2 * n + np.sqrt(n * t)))
 
 
-def delays_of(delays: Any, n_rounds: int, n_trials: int, seed: int = 0) -> Rounds:
+def delays_of(delays: object, n_rounds: int, n_trials: int, seed: int = 0) -> Rounds:
     """Return the delays of trials, one row each, as `umab.simulate` has them; None means none."""
     return Delays.of(0 if delays is None else delays, n_rounds).of_trials(seed, range(n_trials), n_rounds)[:, :, 0]
 
@@ -72,18 +71,20 @@ def total_delay(delays: Rounds) -> Precise:
     return np.asarray(np.minimum(delays, np.arange(delays.shape[1])[::-1]).sum(axis=1), dtype=np.longdouble)
 
 
-def size_of(policy: Policy, losses: Losses) -> Any:
+def size_of(policy: Policy, losses: Losses) -> np.longdouble:
     """Return ℓ∞; for centred losses, the largest distance from a mean of losses that any run can have."""
     table = losses.table.astype(np.longdouble)
-    return table.max() - table.min() if isinstance(policy, Centred) else np.abs(table).max()
+    size: np.longdouble = table.max() - table.min() if isinstance(policy, Centred) else np.abs(table).max()
+    return size
 
 
-def bound_on_clipping(n_arms: int, n_rounds: int, total: Any) -> Any:
+def bound_on_clipping(n_arms: int, n_rounds: int, total: Number) -> Number:
     """Return √(2D) + 2n + √(nT): how many times ℓ∞ all losses exceed the scales of their rounds by."""
-    return np.sqrt(2 * total) + 2 * n_arms + np.sqrt(np.longdouble(n_arms) * n_rounds)
+    times: Number = np.sqrt(2 * total) + 2 * n_arms + np.sqrt(np.longdouble(n_arms) * n_rounds)
+    return times
 
 
-def terms_of_bound(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
+def terms_of_bound(n_arms: int, n_rounds: int, total: Number) -> dict[str, Number]:
     """Return the terms of Theorem D, in multiples of ℓ∞, for the sum D = `total` of the delays."""
     root = np.sqrt(np.longdouble(n_arms) * n_rounds)
     late = 2 * np.sqrt(2 * total * np.log(np.longdouble(n_arms)))
@@ -96,7 +97,9 @@ def terms_of_bound(n_arms: int, n_rounds: int, total: Any) -> dict[str, Any]:
     }
 
 
-def follow_late(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, delays: Any = None) -> LatePath:
+def follow_late(
+    policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, delays: npt.ArrayLike | None = None
+) -> LatePath:
     """Return what SCB-D does when it draws these arms.
 
     Parameters
@@ -174,7 +177,7 @@ class _Means:
         self.origin, self.count = origin, np.zeros(n_runs, dtype=np.longdouble)
         self.total = np.zeros(n_runs, dtype=np.longdouble)
 
-    def centred(self, run: int, row: Precise, arm: Any) -> Precise:
+    def centred(self, run: int, row: Precise, arm: np.intp) -> Precise:
         """Return the losses of a round minus the mean of what arrived before, 0 if that was nothing; and count one."""
         above = row - self.origin[run]
         found = above - self.total[run] / self.count[run] if self.count[run] else 0 * row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,9 @@ class ArrivalPath(Runs):
         return found
 
 
-def follow_arrivals(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, delays: Any = 0) -> ArrivalPath:
+def follow_arrivals(
+    policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, delays: npt.ArrayLike = 0
+) -> ArrivalPath:
     """Return what UMAB-S does when it draws these arms.
 
     Parameters
@@ -139,7 +141,7 @@ def follow_arrivals(policy: Policy, losses: npt.ArrayLike, arms: npt.ArrayLike, 
 def _follow(policy: Policy, losses: Precise, arms: npt.NDArray[np.intp], delays: Rounds) -> ArrivalPath:
     """Do it for runs with the same delays, one for each round."""
     (n_runs, n_rounds), n_arms, run = arms.shape, losses.shape[1], np.arange(len(arms))
-    core: UMABS = core_of(policy)
+    core = core_of(policy, UMABS)
     times = np.longdouble(core.rate) * n_arms
     due = np.arange(n_rounds) + delays
     order = np.argsort(due, kind="stable")
@@ -199,21 +201,22 @@ def _follow(policy: Policy, losses: Precise, arms: npt.NDArray[np.intp], delays:
     )
 
 
-def fall_of_rate(n: Any) -> Any:
+def fall_of_rate(n: np.longdouble) -> np.longdouble:
     """Return (√n − 1)/2: how far the logarithm of an arm may fall, for each unit by which ln A grows."""
-    return (np.sqrt(n) - 1) / 2
+    fall: np.longdouble = (np.sqrt(n) - 1) / 2
+    return fall
 
 
 class LateSizes(NamedTuple):
     """What the bound depends on, of losses."""
 
-    heights: Any
+    heights: Precise
     """H_t, the largest difference of two numbers of a round that are losses or 0; T."""
-    most_negative: Any
+    most_negative: np.longdouble
     """L⁻."""
-    sum_of_squares: Any
+    sum_of_squares: np.longdouble
     """Σ_t ‖ℓ_t‖²∞."""
-    spread: Any
+    spread: np.longdouble
     """B, the largest difference of two arms in one round."""
 
     @classmethod
@@ -243,13 +246,13 @@ class LateSizes(NamedTuple):
 class Flights(NamedTuple):
     """What the bound depends on, of delays."""
 
-    total: Any
+    total: np.longdouble
     """D, the sum of the delays, which count up to the last round at most."""
-    most: Any
+    most: np.longdouble
     """σ, the largest number of losses that are outstanding at a draw."""
-    floors: Any
+    floors: np.longdouble
     """The sum of the least probabilities ρ of the draws, from round 2 on."""
-    weighted: Any
+    weighted: np.longdouble
     """W, the sum of H_s H_t over all rounds t and the rounds s whose losses are outstanding when t is drawn."""
 
     @classmethod
@@ -272,8 +275,8 @@ class Flights(NamedTuple):
 class LateBound(NamedTuple):
     """Theorem L, evaluated."""
 
-    terms: dict[str, Any]
-    paid: Any
+    terms: dict[str, np.longdouble]
+    paid: np.longdouble
     """What E A_end is at most."""
     flights: Flights
 
@@ -285,7 +288,7 @@ def late_bound(policy: Policy, losses: Losses, delays: Rounds, *, by_arm: bool =
     arm may then arrive first, depending on the arm, so a pair of rounds counts twice in what they do to each other.
     Only part (b) covers that: UMAB-S, and no loss is negative.
     """
-    core: UMABS = core_of(policy)
+    core = core_of(policy, UMABS)
     n, horizon, sizes = np.longdouble(losses.n_arms), losses.n_rounds, LateSizes.of(policy, losses, delays)
     flights = Flights.of(delays, losses.n_arms, sizes.heights)
     cn, most, squares = np.longdouble(core.rate) * n, flights.most, sizes.sum_of_squares

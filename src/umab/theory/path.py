@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,12 @@ from umab.algorithms.base import Policy
 
 Precise = npt.NDArray[Any]
 """An array of long doubles, or of numbers that are compared with them."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+"""Numbers of runs that are not long doubles any more."""
+
+Number: TypeAlias = np.longdouble | Precise
+"""A long double, or an array of them."""
 
 Whole = npt.NDArray[np.intp]
 """An array of whole numbers, such as arms."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -133,8 +133,8 @@ def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Blo
         row = _certified(statement, policy, tried)
         return row.ratio >= 0.999 * worst and (row.verdict == "violated" or not violated)
 
-    def with_block(at: int, **changes: Any) -> list[Block]:
-        return [*blocks[:at], blocks[at]._replace(**changes), *blocks[at + 1 :]]
+    def with_block(at: int, block: Block) -> list[Block]:
+        return [*blocks[:at], block, *blocks[at + 1 :]]
 
     at = 0
     while at < len(blocks):
@@ -144,7 +144,7 @@ def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Blo
             at += 1
     for at in range(len(blocks)):
         for rounds in range(1, blocks[at].rounds):
-            if as_bad(fewer := with_block(at, rounds=rounds)):
+            if as_bad(fewer := with_block(at, blocks[at]._replace(rounds=rounds))):
                 blocks = fewer
                 break
         for arm in range(len(blocks[at].losses)):
@@ -152,7 +152,7 @@ def _shrink(statement: Statement, policy: Policy, worst: float, blocks: list[Blo
             digits = (float(f"{loss:.{count}g}") for count in range(1, 6))
             for simple in (0.0, math.copysign(1.0, loss), *digits):
                 row = [*blocks[at].losses[:arm], simple, *blocks[at].losses[arm + 1 :]]
-                if as_bad(simpler := with_block(at, losses=row)):
+                if as_bad(simpler := with_block(at, blocks[at]._replace(losses=row))):
                     blocks = simpler
                     break
     return blocks
@@ -166,7 +166,7 @@ class Exact(NamedTuple):
     repaired: float | None
 
 
-def exact_regret(policy: Policy, losses: Any) -> Exact:
+def exact_regret(policy: Policy, losses: object) -> Exact:
     """Return the expected regret of a policy on a small table, summed over every sequence of draws, and its bounds.
 
     A draw is that of an arm and, if the policy has a coin, of what the coin shows.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from umab.theory.path import Number
 
 
 class Bound(NamedTuple):
@@ -27,7 +29,13 @@ class Bound(NamedTuple):
 
 
 def in_doubles(
-    policy: str, rate: Any, formula: str, printed: Any, repaired: Any, terms: Mapping[str, Any], source: str
+    policy: str,
+    rate: Number,
+    formula: str,
+    printed: Number | None,
+    repaired: Number | float | None,
+    terms: Mapping[str, Number],
+    source: str,
 ) -> Bound:
     """Return a bound that was computed in long doubles; a number that is too large for a double becomes inf."""
     with np.errstate(over="ignore"):

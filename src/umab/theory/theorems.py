@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
@@ -23,6 +23,8 @@ THEOREM_R, THEOREM_W, THEOREM_SH, THEOREM_E, THEOREM_D = (
     "Theorem E",
     "Theorem D",
 )
+
+P = TypeVar("P", bound=Policy)
 
 _OF: dict[type[Policy], str] = {
     UMABNN: THEOREM_1,
@@ -61,6 +63,8 @@ def theorem_of(policy: Policy) -> str:
     return next(found, "")
 
 
-def core_of(policy: Policy) -> Any:
-    """Return the policy that a proof is about: the one inside all wrappers."""
-    return layers(policy)[-1]
+def core_of(policy: Policy, kind: type[P]) -> P:
+    """Return the policy that a proof is about, which is of this kind: the one inside all wrappers."""
+    core = layers(policy)[-1]
+    assert isinstance(core, kind)  # as the theorem says
+    return core

@@ -9,7 +9,6 @@ overflow.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,14 @@ from umab.algorithms.local import LocallyCentred
 from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
 from umab.algorithms.umab_s import UMABS
+from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import Wrapper
 from umab.theory.barrier import centred, learned, least_probability, log_barrier
 from umab.theory.path import Precise, Trajectory, Whole, keep, raised, room
 from umab.theory.rerun import rerun
 from umab.theory.sharing import follow_sharing
-from umab.theory.theorems import THEOREM_D, THEOREM_R, THEOREM_SH, theorem_of
+from umab.theory.theorems import THEOREM_D, THEOREM_R, theorem_of
 from umab.theory.watching import follow_watching
 
 
@@ -62,10 +62,13 @@ def follow(
         return replace(follow(policy.policy, centred(table, drawn, local=local), drawn), policy=policy)
     if isinstance(policy, UMABW):
         return follow_watching(policy, table, drawn)
-    ready: Any = policy.for_horizon(table.shape[1])
-    if theorem_of(policy) == THEOREM_SH:
+    ready = policy.for_horizon(table.shape[1])
+    if isinstance(ready, UMABSh):
         return follow_sharing(ready, table, drawn)
-    return (_of_umab_s if theorem_of(policy) == THEOREM_R else _of_the_paper)(ready, table, drawn)
+    if isinstance(ready, UMABS):
+        return _of_umab_s(ready, table, drawn)
+    assert isinstance(ready, UMABNN | ExtraExploration)  # no other policy has a theorem
+    return _of_the_paper(ready, table, drawn)
 
 
 def _shown(policy: Policy, coins: npt.ArrayLike | None, arms: Whole) -> Whole:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -88,7 +87,7 @@ def floor_holds(steps: AdvisedSteps) -> Sides:
     return Sides(most, np.ones_like(most), np.ones_like(most))
 
 
-def share_at_most(steps: AdvisedSteps, share: Any) -> Sides:
+def share_at_most(steps: AdvisedSteps, share: np.longdouble) -> Sides:
     """State that p_{t,k} is at most so many times p'_{t,k} for every arm that somebody advises."""
     with np.errstate(divide="ignore", invalid="ignore"):
         most = steps.among_advised(steps.of.p / steps.of.drawn_from, 0.0).max(axis=2)

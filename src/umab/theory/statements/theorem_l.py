@@ -10,7 +10,6 @@ arrives after the draw of s and before the loss of s. For a centred policy, all 
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class ArrivalSteps:
     def __init__(self, path: ArrivalPath) -> None:
         self.of = path
         self.n = np.longdouble(path.n_arms)
-        core: UMABS = core_of(path.policy)
+        core = core_of(path.policy, UMABS)
         self.times = np.longdouble(core.rate) * self.n
         self.negative = path.seen < 0
 
@@ -296,6 +295,6 @@ def _all_that_is_paid(steps: ArrivalSteps) -> Sides:
 def _cost_of_exploration(steps: ArrivalSteps) -> Sides:
     path = steps.of
     cost = np.abs((path.losses * (path.drawn_from - path.p)).sum(axis=2))
-    spread: Any = path.losses.max(axis=2) - path.losses.min(axis=2)
+    spread: Precise = path.losses.max(axis=2) - path.losses.min(axis=2)
     size = (np.abs(path.losses) * (path.drawn_from + path.p)).sum(axis=2)
     return Sides(cost, (steps.n - 1) * path.exploration * spread, size)

@@ -9,7 +9,6 @@ centred.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ _proved = functools.partial(statement, where=PROVED_IN[THEOREM_R], form="as prov
 
 
 def _core(steps: Steps) -> UMABS:
-    core: UMABS = core_of(steps.of.policy)
+    core = core_of(steps.of.policy, UMABS)
     return core
 
 
@@ -63,7 +62,7 @@ def _paid(steps: Steps) -> Precise:
     return np.asarray(steps.of.inverse_rate * np.longdouble(_core(steps).rate) * steps.n)
 
 
-def _most_that_jumps_cost(steps: Steps, share: Any) -> Precise:
+def _most_that_jumps_cost(steps: Steps, share: np.longdouble) -> Precise:
     """Return (2·share·cn + 1/ρ_T)L⁻."""
     path = steps.of
     times = jumps(_core(steps), path.n_arms, 1 / path.exploration[:, -2], share)
@@ -73,7 +72,7 @@ def _most_that_jumps_cost(steps: Steps, share: Any) -> Precise:
 # What follows if p_{t,k} ≤ share · p'_{t,k} for every arm.
 
 
-def share_at_most(steps: Steps, share: Any) -> Sides:
+def share_at_most(steps: Steps, share: np.longdouble) -> Sides:
     """State that p_{t,k} is at most so many times p'_{t,k} for every arm."""
     path = steps.of
     with np.errstate(divide="ignore"):
@@ -81,20 +80,20 @@ def share_at_most(steps: Steps, share: Any) -> Sides:
     return plain(most, share + 0 * most)
 
 
-def jumps_at_most(steps: Steps, share: Any) -> Sides:
+def jumps_at_most(steps: Steps, share: np.longdouble) -> Sides:
     """State Σ(M_t + G_t) over the jumps ≤ (2·share·cn + 1/ρ_T)L⁻."""
     added = np.where(_is_jump(steps), steps.of.stability + steps.of.charge, np.longdouble(0))
     return plain(added.sum(axis=1), _most_that_jumps_cost(steps, share))
 
 
-def paid_at_most(steps: Steps, share: Any) -> Sides:
+def paid_at_most(steps: Steps, share: np.longdouble) -> Sides:
     """State A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + (2·share·cn + 1/ρ_T)L⁻, with the sum over all rounds but jumps."""
     squares = np.where(_is_jump(steps), np.longdouble(0), _weight(steps) ** 2).sum(axis=1)
     root = np.sqrt(growth(_core(steps), steps.of.n_arms) * squares)
     return plain(_paid(steps)[:, -1], root + _most_that_jumps_cost(steps, share))
 
 
-def clipped_at_most(steps: Steps, share: Any) -> Sides:
+def clipped_at_most(steps: Steps, share: np.longdouble) -> Sides:
     """State Σ(1 − p'_{t,k_t})d_t ≤ (share/(gK))L⁻."""
     path = steps.of
     clipped = ((1 - steps.drawn_with) * (path.clipped - path.seen)).sum(axis=1)

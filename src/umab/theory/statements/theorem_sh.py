@@ -11,6 +11,7 @@ import functools
 
 import numpy as np
 
+from umab.algorithms.umab_sh import UMABSh
 from umab.theory.constants import FLOOR_SHARE, GAP, growth_of_sharing, jump_of_sharing, price_of_switches
 from umab.theory.path import Precise
 from umab.theory.sharing import scaled_complexity
@@ -36,7 +37,7 @@ def _rounds(steps: Steps) -> Precise:
 
 def _complexity(steps: Steps, t: Precise) -> Precise:
     """Return S̄λ_t."""
-    return scaled_complexity(core_of(steps.of.policy), steps.of.n_arms, t)
+    return scaled_complexity(core_of(steps.of.policy, UMABSh), steps.of.n_arms, t)
 
 
 def _weight(steps: Steps) -> Precise:
