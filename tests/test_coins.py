@@ -18,7 +18,7 @@ from umab.engine.compiled import online_kernels
 from umab.engine.exact import has_same_bits_everywhere
 from umab.engine.interpreted import play, select
 from umab.engine.layout import layout_of
-from umab.maths.simplex import draw
+from umab.maths.simplex import draw, rest_of
 from umab.simplex import Vector, uniform
 from umab.testing import Array
 from umab.theory import certificates, theorems
@@ -186,6 +186,28 @@ def test_a_coin_never_shows_what_has_no_chance_also_where_rounding_decides_on_th
         assert (arm, probability, coin) == (draw(p, u), p[arm], int(arm == 0))
         fallen_back |= arm == 0 and u > p[0]
     assert fallen_back == (n_arms == 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Even(Sided):
+    """A fair coin, beside probabilities that are exact in binary."""
+
+    def init(self, n_arms: int) -> LeaningState:
+        return LeaningState([0.25, 0.25, 0.5])
+
+    @staticmethod
+    def coin(parameters: Any, state: LeaningState, arm: int) -> float:
+        return 0.5
+
+
+def test_what_is_left_of_a_draw_is_counted_from_where_its_arm_begins() -> None:
+    select, _ = online_kernels(Even())
+    for arm, (begin, p) in enumerate([(0.0, 0.25), (0.25, 0.25), (0.5, 0.5)]):
+        for rest in (0.0, 0.25, 0.5, 0.75):
+            u = begin + rest * p
+            assert rest_of([0.25, 0.25, 0.5], u, arm) == rest
+            buffer = layout_of(Even()).start(Even(), 3)
+            assert select(buffer, 3, u, -1, 0.0, np.empty(0)) == (arm, p, int(rest < 0.5))
 
 
 def test_among_some_arms_the_coin_is_that_of_the_account() -> None:
