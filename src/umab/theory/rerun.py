@@ -31,12 +31,14 @@ def rerun(policy: Policy, losses: Precise, arms: Whole, coins: Whole) -> Traject
     heads = np.full(arms.shape, np.nan, dtype=np.longdouble)
     parameters = policy.parameters_for(n_arms)
     learn: Callable[..., HasProbabilities] = policy.update
+    flip = policy.coin
+    assert flip is not None  # `coins` are those of its draws
     for run, (drawn, shown) in enumerate(zip(arms.tolist(), coins.tolist(), strict=True)):
         state = policy.init(n_arms)
         for t, (arm, coin) in enumerate(zip(drawn, shown, strict=True)):
             kept["p"][run, t] = kept["drawn_from"][run, t] = state.probabilities
             kept["clipped"][run, t] = losses[run, t, arm]
-            heads[run, t] = max(0.0, min(1.0, policy.coin(parameters, state, arm)))
+            heads[run, t] = max(0.0, min(1.0, flip(parameters, state, arm)))
             if heads[run, t] == 1 - coin:
                 break
             probability = state.probabilities[arm]
