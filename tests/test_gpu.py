@@ -156,7 +156,9 @@ def test_numba_alone_would_contract() -> None:
 # The kernels, simulated. These tests run on a GPU, too: `make test-gpu`.
 
 
-@pytest.mark.parametrize("part", ["every_policy or late_feedback", "not every_policy and not late_feedback"])
+@pytest.mark.parametrize(
+    "part", ["every_policy or late_feedback", "coins", "not every_policy and not late_feedback and not coins"]
+)
 def test_simulated_kernels_agree_with_the_processor(part: str) -> None:
     pytest.importorskip("numba_cuda")
     here = (
