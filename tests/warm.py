@@ -20,7 +20,7 @@ def compile_all_of(name: str) -> None:
 
 
 if __name__ == "__main__":
-    drawing_kernel(False)
+    drawing_kernel()
     kinds = {type(umab.policy(name)): name for name in umab.policies()}
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(compile_all_of, kinds.values()))

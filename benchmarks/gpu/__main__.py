@@ -116,7 +116,7 @@ def by_hand() -> Iterator[Row]:
     hand.run()
     theirs = statistics.median(hand.run() for _ in range(5))
     same = umab.simulate("umab-g-a", losses, n_trials=2048, device="gpu", progress=False)
-    if not np.array_equal(gpu.on_host(hand.arms)[:2048], same.arms):
+    if not np.array_equal(hand.arms.copy_to_host()[:2048], same.arms):
         raise RuntimeError("the kernel by hand draws other arms")
     del hand
     run = simulation("umab-g-a", N_TRIALS)

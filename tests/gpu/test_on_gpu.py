@@ -20,8 +20,8 @@ from umab._support.progress import Progress
 from umab.engine import gpu, gpu_trials, pcg
 from umab.engine.delays import Delays
 from umab.engine.exact import has_same_bits_everywhere
+from umab.engine.gpu_trials import simulate_cells
 from umab.engine.interpreted import play
-from umab.engine.on_gpu import simulate_cells
 from umab.engine.streams import stream
 from umab.engine.work import Work
 from umab.results.among import costs_of
@@ -205,7 +205,7 @@ def test_generators_on_the_device_are_those_of_numpy() -> None:
     buffers = gpu.empty((96, 1), np.float64, "F")
     given = np.zeros((1, 1)), np.zeros(3, dtype=np.int64), pcg.pool_of(5), np.array(first)
     gpu.BEGIN(96, buffers, generators, *(gpu.on_device(each) for each in given))
-    rows = gpu.on_host(generators)
+    rows = generators.copy_to_host()
     for at, trial in [(0, 0), (33, 97), (95, 2**32 - 1)]:
         state: Any = stream(5, trial).state["state"]
         words = [state["state"] >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96)]
@@ -215,13 +215,7 @@ def test_generators_on_the_device_are_those_of_numpy() -> None:
 
 def test_more_trials_than_a_word_can_number_are_refused() -> None:
     with pytest.raises(ValueError, match=r"n_trials must be at most 4294967296 on a GPU, but got 4294967297"):
-        gpu_trials.run([], Task(n_trials=2**32 + 1), [])  # type: ignore[arg-type]
-
-
-class Task(NamedTuple):
-    """The part of a task that is looked at first."""
-
-    n_trials: int
+        umab.simulate("uniform", losses_for(umab.UMABGA(), 5), n_trials=2**32 + 1, device="gpu", progress=False)
 
 
 # Progress, and a stop.

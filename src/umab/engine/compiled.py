@@ -15,16 +15,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels, loops
-from umab.engine.assembly import Assembly, hooks_for, steps_of
+from umab.engine.assembly import Assembly, Functions, hooks_for, steps_of
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
-from umab.engine.layout import layout_of
-from umab.maths.eligible import draw_among, drawn_among
+from umab.engine.layout import Buffer, layout_of
+from umab.maths.eligible import drawn_among
 from umab.maths.simplex import are_distributions
 
 _OPTIONS_OF_KERNELS = {
@@ -38,18 +41,8 @@ _OPTIONS_OF_KERNELS = {
 # Inlining everything makes the generic loop as fast as one that is written out by hand.
 _OPTIONS_OF_PARTS = {"forceinline": True}
 
-
-class OnlineKernels(NamedTuple):
-    """What a Learner calls, one decision at a time.
-
-    If the policy has tickets, the last argument of both is an array for the ticket: `select` fills it in, and `update`
-    reads it. If it has a coin, both are as `kernels.select_with_coin` and `kernels.take_in_with_coin`.
-    """
-
-    select: Callable[..., tuple[Any, ...]]
-    """(buffer, n_arms, uniform, arm or −1 to draw one) → arm and its probability; changes the buffer"""
-    update: Callable[..., None]
-    """(buffer, n_arms, arm, loss, probability, whether to select the arm first); changes the buffer"""
+Select = Callable[..., tuple[Any, ...]]
+Update = Callable[..., None]
 
 
 def simulation_kernel(policy: Policy, kind: loops.Kind = "plain") -> Callable[..., None]:
@@ -58,7 +51,7 @@ def simulation_kernel(policy: Policy, kind: loops.Kind = "plain") -> Callable[..
     return compiled_loop(loops.run_in_pairs if kind == "plain" else loops.run, policy, kind)
 
 
-def compiled_loop(template: Any, policy: Policy, kind: loops.Kind) -> Callable[..., None]:
+def compiled_loop(template: Callable[..., None], policy: Policy, kind: loops.Kind) -> Callable[..., None]:
     """Return a loop with the arguments of `loops.run`, compiled for policies of this type."""
     parts = {"uniform_of": loops.given_uniform, **hooks_for(policy, kind)}
     return _compile(template, signature_of(kind), policy, parts, steps_of(policy, kind))
@@ -69,10 +62,10 @@ def signature_of(kind: loops.Kind) -> Any:
     """Return the types of the arguments of `loops.run`."""
     import numba.types as nb
 
-    def given(n: int, of: Any = nb.float64) -> Any:
+    def given(n: int, of: object = nb.float64) -> object:
         return nb.Array(of, n, "C", readonly=True)
 
-    def filled(n: int, of: Any = nb.float64) -> Any:
+    def filled(n: int, of: object = nb.float64) -> object:
         return nb.Array(of, n, "C")
 
     advice = given(3) if kind == "rows" else given(2, nb.int64)
@@ -84,26 +77,24 @@ def signature_of(kind: loops.Kind) -> Any:
 
 
 @functools.cache
-def drawing_kernel(with_rest: bool) -> Callable[..., tuple[Any, ...]]:
-    """Return `umab.maths.eligible.draw_among`, compiled, or `drawn_among`."""
+def drawing_kernel() -> Callable[..., tuple[int, float, int, float, float]]:
+    """Return `umab.maths.eligible.drawn_among`, compiled."""
     import numba.types as nb
 
-    given = functools.partial(nb.Array, ndim=1, layout="C", readonly=True)
-    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64, *[nb.float64] * with_rest))
-    signature = drawn(given(nb.float64), given(nb.boolean), nb.float64, nb.float64)
-    draws: Any = drawn_among if with_rest else draw_among
-    return _compile_alone(draws, signature)
+    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64, nb.float64))
+    p, eligible = (nb.Array(each, 1, "C", readonly=True) for each in (nb.float64, nb.boolean))
+    return _compile_alone(drawn_among, drawn(p, eligible, nb.float64, nb.float64))
 
 
 @functools.cache
-def distributions_kernel() -> Callable[[Any, float], bool]:
+def distributions_kernel() -> Callable[[npt.NDArray[np.float64], float], bool]:
     """Return `umab.maths.simplex.are_distributions`, compiled."""
     import numba.types as nb
 
     return _compile_alone(are_distributions, nb.boolean(nb.Array(nb.float64, 2, "C", readonly=True), nb.float64))
 
 
-def _compile_alone(function: Any, signature: Any) -> Callable[..., Any]:
+def _compile_alone(function: Any, signature: object) -> Callable[..., Any]:
     """Return the machine code of a function that does not depend on a policy."""
     digest = digest_of((function,), repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS))
     with _one_at_a_time:
@@ -113,79 +104,55 @@ def _compile_alone(function: Any, signature: Any) -> Callable[..., Any]:
         return _machine_code(copied, signature, function.__name__)
 
 
-def online_kernels(policy: Policy) -> OnlineKernels:
-    """Return the compiled functions for one decision at a time, for policies of this type."""
+def _typed(template: Callable[..., object], **others: object) -> Any:
+    """Return the types that the annotations of a kernel state, or others for some of its arguments."""
     import numba.types as nb
 
-    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    of_select = array, whole, number, whole
-    of_update = array, whole, whole, number, number, nb.boolean
-    drawn = nb.Tuple((whole, number))
-    if policy.coin is not None:
-        flipped = nb.Tuple((whole, number, whole))
-        return OnlineKernels(
-            select=_compile(kernels.select_with_coin, flipped(*of_select, number, array), policy),
-            update=_compile(kernels.take_in_with_coin, nb.void(*of_update, array, whole), policy),
-        )
-    if policy.ticket(1) is None:
-        return OnlineKernels(
-            select=_compile(kernels.select, drawn(*of_select), policy),
-            update=_compile(kernels.take_in, nb.void(*of_update), policy),
-        )
-    return OnlineKernels(
-        select=_compile(kernels.select_with_ticket, drawn(*of_select, array), policy),
-        update=_compile(kernels.take_in_with_ticket, nb.void(*of_update, array), policy),
-    )
+    known = {int: nb.int64, float: nb.float64, bool: nb.boolean, type(None): nb.void}
+    known[Buffer] = nb.Array(nb.float64, 1, "C")
+    hints = get_type_hints(template)
+    result = hints.pop("return")
+    drawn = known[result] if result in known else nb.Tuple([known[each] for each in get_args(result)])
+    return drawn(*(others.get(name) or known[hint] for name, hint in hints.items()))
 
 
-class AdvisedKernels(NamedTuple):
-    """What a Learner of a policy over experts calls; the last argument of each is an array for the ticket."""
+def online_kernels(policy: Policy) -> tuple[Select, Update]:
+    """Return what a Learner calls, one decision at a time, compiled for policies of this type.
 
-    select: Callable[..., tuple[int, float]]
-    """(buffer, n_arms, uniform, advice as experts × arms, ticket) → arm and its probability"""
-    select_by_arms: Callable[..., tuple[int, float]]
-    """the same, with an arm as the advice of each expert"""
-    update: Callable[..., None]
-    """as in `OnlineKernels`"""
-
-
-def advised_kernels(policy: Any) -> AdvisedKernels:
-    """Return the compiled functions for one decision at a time, for policies over experts of this type."""
-    import numba.types as nb
-
-    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    drawn = nb.Tuple((whole, number))
-    rows, arms = nb.Array(nb.float64, 2, "C", readonly=True), nb.Array(nb.int64, 1, "C", readonly=True)
-
-    def selecting(advice: Any, kind: loops.Kind) -> Callable[..., Any]:
-        signature = drawn(array, whole, number, advice, array)
-        return _compile(kernels.select_advised, signature, policy, hooks_for(policy, kind))
-
-    signature = nb.void(array, whole, whole, number, number, nb.boolean, array)
-    return AdvisedKernels(
-        select=selecting(rows, "rows"),
-        select_by_arms=selecting(arms, "arms"),
-        update=_compile(kernels.take_in_advised, signature, policy),
-    )
+    It is `kernels.select` and `kernels.take_in`, or the same that end in `noted` if the policy has tickets or a coin.
+    """
+    plain = policy.coin is None and policy.ticket(1) is None
+    both = (kernels.select, kernels.take_in) if plain else (kernels.select_noted, kernels.take_in_noted)
+    select, update = (_compile(each, _typed(each), policy) for each in both)
+    return select, update
 
 
-def crediting_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the compiled function for a loss that goes to the account of another arm, for a policy with `credited`.
+def advised_kernels(policy: Policy) -> tuple[Select, Select, Update]:
+    """Return what a Learner of a policy over experts calls, compiled for policies of this type.
 
-    Its arguments are those of `kernels.take_in_apart`.
+    It is `kernels.select_advised`, for advice as rows of probabilities and as arms, and `kernels.take_in_noted`.
     """
     import numba.types as nb
 
-    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    return _compile(kernels.take_in_apart, nb.void(array, whole, whole, number, number, whole, array, whole), policy)
+    def selecting(advice: object, kind: loops.Kind) -> Select:
+        signature = _typed(kernels.select_advised, advice=advice)
+        return _compile(kernels.select_advised, signature, policy, hooks_for(policy, kind))
+
+    by_rows = selecting(nb.Array(nb.float64, 2, "C", readonly=True), "rows")
+    by_arms = selecting(nb.Array(nb.int64, 1, "C", readonly=True), "arms")
+    # Without advice nothing can be selected first, so that there is nothing to note.
+    steps = {**kernels.steps(policy), "note": kernels.note_draw}
+    return by_rows, by_arms, _compile(kernels.take_in_noted, _typed(kernels.take_in_noted), policy, steps=steps)
 
 
-def closing_kernel(policy: Policy) -> Callable[..., None]:
-    """Return the compiled function for a draw that is closed without a loss; arguments as in `kernels.give_up`."""
-    import numba.types as nb
+def crediting_kernel(policy: Policy) -> Update:
+    """Return `kernels.take_in_apart`, compiled for policies of this type, which have `credited`."""
+    return _compile(kernels.take_in_apart, _typed(kernels.take_in_apart), policy)
 
-    array, whole, number = nb.Array(nb.float64, 1, "C"), nb.int64, nb.float64
-    return _compile(kernels.give_up, nb.void(array, whole, whole, number, array, whole), policy)
+
+def closing_kernel(policy: Policy) -> Update:
+    """Return `kernels.give_up`, compiled for policies of this type, which have `closed`."""
+    return _compile(kernels.give_up, _typed(kernels.give_up), policy)
 
 
 @functools.cache
@@ -193,12 +160,16 @@ def compiled_alone(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the machine code of a function that is no part of a policy; it may allocate arrays and draw numbers."""
     import numba
 
-    options = {"nogil": True, "error_model": "numpy"}
+    return with_cache(lambda **cache: numba.njit(nogil=True, error_model="numpy", **cache)(function))
+
+
+def with_cache(compile_it: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+    """Call a function that compiles, with Numba's cache if there is one."""
     try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
-    except (RuntimeError, ImportError, AttributeError):  # there is no folder for the cache
-        compiled = numba.njit(**options)(function)
-    return compiled
+        return compile_it(cache=True)
+    except (RuntimeError, ImportError, AttributeError):
+        # There is no folder for the cache, or it refers to a module that this process cannot import.
+        return compile_it()
 
 
 def compiler_version() -> str:
@@ -229,50 +200,43 @@ def when_compiling(call: Callable[[], None]) -> Iterator[None]:
 
 
 def _compile(
-    template: Any,
-    signature: Any,
+    template: Callable[..., Any],
+    signature: object,
     policy: Policy,
-    more_parts: Mapping[str, Any] | None = None,
-    steps: Mapping[str, Any] | None = None,
+    parts: Functions | None = None,
+    steps: Functions | None = None,
 ) -> Callable[..., Any]:
     """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler.
 
-    `more_parts` are functions that only this kernel calls, and `steps` its own steps, if it has any.
+    `parts` are functions that only this kernel calls, and `steps` its own steps, if it has any.
     """
     options = repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS)
     steps = kernels.steps(policy) if steps is None else steps
-    made_of = Assembly.of(template, policy, layout_of(policy), steps, more_parts or {}, *options)
+    made_of = Assembly.of(template, policy, layout_of(policy), steps, parts or {}, *options)
     key = made_of.key
     if key not in _kernels:
         with _one_at_a_time:
             if key not in _kernels:
-                function = FunctionType(template.__code__, made_of.names(_callable_when_compiled), template.__name__)
-                function.__qualname__ = f"{template.__name__}.{type(policy).__name__}.{made_of.digest[:20]}"
+                function = made_of.function(_callable_when_compiled)
                 _kernels[key] = _machine_code(function, signature, f"the update of {type(policy).__name__}")
     return _kernels[key]
 
 
-_kernels: dict[Any, Callable[..., Any]] = {}
+_kernels: dict[tuple[object, ...], Callable[..., Any]] = {}
 _one_at_a_time = threading.RLock()
 """Held while something is compiled; what is compiled already waits for nobody."""
 
 
-def _machine_code(function: FunctionType, signature: Any, what: str) -> Callable[..., Any]:
+def _machine_code(function: FunctionType, signature: object, what: str) -> Callable[..., Any]:
     import numba
 
-    compiled: Callable[..., Any]
     try:
-        try:
-            compiled = numba.njit([signature], cache=True, **_OPTIONS_OF_KERNELS)(function)
-        except (RuntimeError, ImportError, AttributeError):
-            # There is no folder for the cache, or it refers to a module that this process cannot import.
-            compiled = numba.njit([signature], **_OPTIONS_OF_KERNELS)(function)
+        return with_cache(lambda **cache: numba.njit([signature], **cache, **_OPTIONS_OF_KERNELS)(function))
     except numba.errors.NumbaError as error:
         raise TypeError(
             f"{what} cannot be compiled (the compiler's reason is above); "
             "the rules for it are in umab/algorithms/base.py, and umab.testing.check_policy runs it without compiling"
         ) from error
-    return compiled
 
 
 def _callable_when_compiled(function: FunctionType) -> FunctionType:

@@ -59,11 +59,6 @@ class Delays(NamedTuple):
         return np.array(np.broadcast_arrays(*drawn))  # some of them may depend on the arm, and others not
 
 
-def rows_for(delays: Delays, seed: int, trials: range, n_rounds: int) -> Rounds:
-    """Return the delays of some trials as `Delays.of_trials` does, or one row for all if they are the same."""
-    return delays.of_trials(seed, trials, n_rounds) if delays.given is None else delays.given[None]
-
-
 def _checked(delays: Any, n_rounds: int, n_arms: int | None, least: int) -> Rounds:
     """Return delays as rounds × 1 or rounds × arms."""
     array = np.asarray(delays)

@@ -17,8 +17,8 @@ import importlib.metadata
 import threading
 import warnings
 from collections.abc import Iterator
-from types import FunctionType
-from typing import Any
+from types import FunctionType, ModuleType
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from umab.algorithms.base import Policy
 from umab.engine import loops, threads
 from umab.engine.assembly import Assembly, steps_of
 from umab.engine.buffers import buffer_functions
+from umab.engine.compiled import with_cache
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import blank_ticket, layout_of
 from umab.engine.pcg import GENERATOR_SIZE
@@ -47,23 +48,27 @@ _BUILD = repr((_OPTIONS, MAX_REGISTERS, TRIALS_A_BLOCK, GENERATOR_SIZE))
 
 
 @functools.cache
-def device() -> Any:
+def device() -> ModuleType:
     """Return the module `numba.cuda`, if there is a GPU that it can use."""
     cuda = _imported()
     if not cuda.is_available():
-        raise OSError(f"device='gpu' needs an NVIDIA GPU and its driver, but {_what_is_missing(cuda)}")
+        why = ""
+        try:
+            cuda.current_context()
+        except Exception as error:  # whatever the driver, or the lack of one, says
+            why = f": {' '.join(str(error).split()).rstrip(' :')}"
+        raise OSError(f"device='gpu' needs an NVIDIA GPU and its driver, but none can be used here{why}")
     _check_rounding(cuda)
     return cuda
 
 
-def _imported() -> Any:
+def _imported() -> ModuleType:
     # numba-cuda 0.30 imports a name that NumPy 2.5 has dropped.
     stands_in = not hasattr(np, "row_stack")
     if stands_in:
         np.row_stack = np.vstack
     try:
-        from numba import cuda
-
+        cuda = importlib.import_module("numba.cuda")
         if stands_in and not is_simulated():
             importlib.import_module("numba.cuda.np.arrayobj")
     except ImportError as error:
@@ -72,15 +77,6 @@ def _imported() -> Any:
         if stands_in:
             del np.row_stack
     return cuda
-
-
-def _what_is_missing(cuda: Any) -> str:
-    """Say why there is no GPU to use."""
-    try:
-        cuda.current_context()
-    except Exception as error:  # whatever the driver, or the lack of one, says
-        return f"none can be used here: {' '.join(str(error).split()).rstrip(' :')}"
-    return "none can be used here"
 
 
 def is_simulated() -> bool:
@@ -105,20 +101,27 @@ def free_memory() -> int:
     return 1 << 28 if is_simulated() else int(device().current_context().get_memory_info()[0])
 
 
-def on_device(array: npt.NDArray[Any]) -> Any:
+class OnDevice(Protocol):
+    """An array on the device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    def copy_to_host(self) -> npt.NDArray[Any]:
+        """Return a copy, once all that was begun there is done."""
+
+
+def on_device(array: npt.NDArray[Any]) -> OnDevice:
     """Return a copy of an array on the device."""
-    return device().to_device(array)
-
-
-def on_host(array: Any) -> npt.NDArray[Any]:
-    """Return a copy of an array of the device, once all that was begun there is done."""
-    found: npt.NDArray[Any] = array.copy_to_host()
+    found: OnDevice = device().to_device(array)
     return found
 
 
-def empty(shape: tuple[int, ...], kind: Any, order: str) -> Any:
+def empty(shape: tuple[int, ...], kind: npt.DTypeLike, order: str) -> OnDevice:
     """Return a new array on the device; with order "F", its first index is the one that neighbours in memory share."""
-    return device().device_array(shape, dtype=kind, order=order)
+    found: OnDevice = device().device_array(shape, dtype=kind, order=order)
+    return found
 
 
 def wait() -> None:
@@ -147,15 +150,7 @@ def _uncontracted() -> Iterator[None]:
 _one_at_a_time = threading.RLock()
 
 
-@contextlib.contextmanager
-def _without_advice() -> Iterator[None]:
-    """Let Numba not warn of launches that do not fill the device: small ones are quick all the same."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*under-utilization")
-        yield
-
-
-def _check_rounding(cuda: Any) -> None:
+def _check_rounding(cuda: ModuleType) -> None:
     """Compute x·y + z once: if it is rounded once, another version of Numba compiles in another way."""
     factors = np.array([1.0 + 2.0**-30, 1.0 + 2.0**-30, -1.0])
     kernel, out = Kernel(threads.contract), cuda.to_device(np.zeros(1))
@@ -167,49 +162,45 @@ def _check_rounding(cuda: Any) -> None:
 class Kernel:
     """A kernel, compiled at its first call for the types of its arguments."""
 
-    def __init__(self, template: Any, names: dict[str, Any] | None = None, digest: str = "") -> None:
-        self.template, self._names = template, names or {}
-        # Numba's cache looks at the file of the template only, so that the name says what else it is made of.
-        self._digest = digest or digest_of(tuple(functions_in(template).values()), _BUILD)[:20]
+    def __init__(self, template: Any, function: FunctionType | None = None) -> None:
+        """Take a template, and what to compile if that is made of more than the template."""
+        self.template, self._function = template, function
         self._launched: Any = None
 
-    def __call__(self, shape: int | tuple[int, int], *arguments: Any, imported: Any = None) -> None:
+    def __call__(self, shape: int | tuple[int, int], *arguments: object, imported: ModuleType | None = None) -> None:
         """Run it with a thread for each place in a shape."""
         cuda = device() if imported is None else imported
         if self._launched is None:
             self._launched = self._to_launch(cuda)
-        if isinstance(shape, int):
-            grid: Any = (shape + THREADS - 1) // THREADS
-        else:
-            grid = (shape[0] + THREADS - 1) // THREADS, shape[1]
-        with contextlib.ExitStack() as stack:
-            if not is_simulated():
-                stack.enter_context(_without_advice())
-                # At every call: one with arrays of another layout compiles anew.
-                stack.enter_context(_uncontracted())
-            self._launched[grid, THREADS if isinstance(shape, int) else (THREADS, 1)](*arguments)
+        n, *others = (shape,) if isinstance(shape, int) else shape
+        # At every call: one with arrays of another layout compiles anew.
+        with warnings.catch_warnings(), contextlib.nullcontext() if is_simulated() else _uncontracted():
+            warnings.filterwarnings("ignore", message=".*under-utilization")  # small launches are quick all the same
+            self._launched[(-(-n // THREADS), *others), (THREADS, *[1] * len(others))](*arguments)
 
     @property
     def compiled(self) -> Any:
         """What Numba has compiled for the types of the first call."""
         return next(iter(self._launched.overloads.values()))
 
-    def function(self, cuda: Any) -> FunctionType:
+    def function(self, cuda: ModuleType) -> FunctionType:
         """Return the function to compile, with all names filled in."""
-        used = {name: _for_device(cuda, value, {}) for name, value in functions_in(self.template).items()}
-        names = {**vars(threads), **used, **self._names, **globals_of(cuda)}
-        function = FunctionType(self.template.__code__, names, self.template.__name__)
-        function.__qualname__ = f"{self.template.__name__}.{self._digest}"
-        return function
+        if self._function is not None:
+            return self._function
+        used = functions_in(self.template)
+        found = with_functions(
+            self.template,
+            {**{name: _for_device(cuda, each, {}) for name, each in used.items()}, **globals_of(cuda)},
+        )
+        # Numba's cache looks at the file of the template only, so that the name says what else it is made of.
+        found.__qualname__ = f"{self.template.__name__}.{digest_of(tuple(used.values()), _BUILD)[:20]}"
+        return found
 
-    def _to_launch(self, cuda: Any) -> Any:
+    def _to_launch(self, cuda: ModuleType) -> Any:
         function = self.function(cuda)
         if is_simulated():
             return cuda.jit(function)
-        try:
-            return cuda.jit(function, cache=True, max_registers=MAX_REGISTERS, **_OPTIONS)
-        except (RuntimeError, ImportError, AttributeError):  # there is no folder for the cache
-            return cuda.jit(function, max_registers=MAX_REGISTERS, **_OPTIONS)
+        return with_cache(lambda **cache: cuda.jit(function, max_registers=MAX_REGISTERS, **cache, **_OPTIONS))
 
 
 BEGIN, EMPTY_RINGS = Kernel(threads.begin), Kernel(threads.empty_rings)
@@ -223,7 +214,6 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
     size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
     in_thread = kind == "plain" and 8 * size <= MOST_IN_THREAD
     template = threads.run_in_thread if in_thread else threads.run_in_device
-    rows_of = _rows_of()
     constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
     sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
     steps = {**steps_of(policy, kind), "play_thread": threads.play_in_thread}
@@ -232,21 +222,19 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
     made_of = Assembly.of(template, policy, layout, steps, parts, _BUILD, repr(sizes), repr(constants))
     key = made_of.key
     if key not in _kernels:
-        known: dict[FunctionType, Any] = {rows_of: rows_of}  # which Numba knows
+        rows_of = _rows_of()
+        known = {rows_of: rows_of}  # which Numba knows
         # Other functions that load do what those of a processor do.
-        names = made_of.names(
-            lambda part: _for_device(device(), part, known),
-            buffer_functions(layout, rows_of),
-            {**globals_of(device()), **constants},
-        )
-        _kernels[key] = Kernel(template, {**names, **constants}, f"{type(policy).__name__}.{made_of.digest[:20]}")
+        made_of = made_of._replace(parts={**made_of.parts, **buffer_functions(layout, rows_of)})
+        convert = functools.partial(_for_device, device(), known=known)
+        _kernels[key] = Kernel(template, made_of.function(convert, **globals_of(device()), **constants))
     return _kernels[key]
 
 
-_kernels: dict[Any, Kernel] = {}
+_kernels: dict[object, Kernel] = {}
 
 
-def globals_of(cuda: Any) -> dict[str, Any]:
+def globals_of(cuda: ModuleType) -> dict[str, object]:
     """Return what the functions of `umab.engine.threads` know by these names."""
     from numba import types
 
@@ -264,7 +252,7 @@ def _rows_of() -> Any:
     return importlib.import_module("numba.cuda.np.arrayobj").reshape_unchecked
 
 
-def _for_device(cuda: Any, function: Any, known: dict[FunctionType, Any]) -> Any:
+def _for_device(cuda: ModuleType, function: FunctionType, known: dict[FunctionType, Any]) -> Any:
     """Return a function, with all that it calls, for the device."""
     if function not in known:
         fresh = {name: _for_device(cuda, value, known) for name, value in functions_in(function).items()}

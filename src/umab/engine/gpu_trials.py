@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,12 @@ import numpy.typing as npt
 from umab.algorithms.base import Policy
 from umab.engine import gpu, loops
 from umab.engine.delays import Delays
+from umab.engine.gpu import OnDevice
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.pcg import GENERATOR_SIZE, pool_of
-from umab.engine.work import Curve, Rows
+from umab.engine.work import Curve, Rows, Work, result_of
 from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
-from umab.tables.losses import Losses
+from umab.results.result import Result
 
 MOST_TRIALS = 2**32
 """The number of a trial has one word of 32 bits on a GPU."""
@@ -31,44 +32,29 @@ _MOST_WORK = 1 << 32
 """How many arms times rounds times trials a launch may have: it cannot be interrupted, and should take no second."""
 
 
-class Cell(NamedTuple):
-    """A policy, ready to play, on one of several tables."""
+def simulate_cells(policies: Sequence[Policy], works: Sequence[Work]) -> list[Result]:
+    """Return the result of each policy with its own work, which is a cell; cells that can run at once do.
 
-    policy: Policy
-    table: int
-
-
-class Task(NamedTuple):
-    """What all cells share. The tables have the same shape, and the policies are of the same type."""
-
-    losses: Sequence[Losses]
-    tables: Sequence[loops.Table]
-    kind: loops.Kind
-    delays: Delays | None
-    n_trials: int
-    seed: int
-    advance: Callable[[int], None]
-    """Is told how many rounds were played; may raise an error, to stop."""
-
-
-def run(cells: Sequence[Cell], task: Task, kept: Sequence[Rows]) -> tuple[Curve, Curve]:
-    """Play all trials of all cells; return, for each cell and round, the mean and the sum of squared deviations."""
-    if task.n_trials > MOST_TRIALS:
-        raise ValueError(f"n_trials must be at most {MOST_TRIALS} on a GPU, but got {task.n_trials}")
-    n_rounds = task.losses[0].n_rounds
-    device = _Device(cells, task)
-    blocks = _Blocks.of(len(cells), task.n_trials)
+    Works may differ in their tables only, which have the same shape, and policies in their parameters.
+    """
+    n_trials, n_rounds = works[0].n_trials, works[0].losses.n_rounds
+    if n_trials > MOST_TRIALS:
+        raise ValueError(f"n_trials must be at most {MOST_TRIALS} on a GPU, but got {n_trials}")
+    device = _Device([each.for_horizon(n_rounds) for each in policies], works)
+    kept = [Rows.of(work, policy) for policy, work in zip(policies, works, strict=True)]
+    blocks = _Blocks.of(len(works), n_trials)
     n_blocks = len(blocks.cells)
-    mean, squares = np.zeros((len(cells), n_rounds)), np.zeros((len(cells), n_rounds))
-    curves = gpu.on_device(mean), gpu.on_device(squares)
+    curves = gpu.on_device(np.zeros((len(works), n_rounds))), gpu.on_device(np.zeros((len(works), n_rounds)))
     at_once, n_piece = device.plan(n_blocks)
     for first in range(0, n_blocks, at_once):
         chunk = blocks.between(first, min(first + at_once, n_blocks))
-        _play(device, chunk, task, kept, n_piece, curves)
-    mean, squares = (gpu.on_host(each) for each in curves)
+        _play(device, chunk, kept, n_piece, curves)
+    means, squares = (each.copy_to_host() for each in curves)
     if _ends_alone(n_rounds):
-        _merge_last(blocks, [each.final for each in kept], mean, squares)
-    return mean, squares
+        _merge_last(blocks, [each.final for each in kept], means, squares)
+    about = gpu.description()
+    cells = zip(policies, works, kept, means, squares, strict=True)
+    return [result_of(policy, work, own, mean, spread, about) for policy, work, own, mean, spread in cells]
 
 
 class _Blocks(NamedTuple):
@@ -102,6 +88,12 @@ class _Blocks(NamedTuple):
             found.append((cell, slice(first, first + n_trials), slice(thread, thread + n_trials)))
         return found
 
+    def merging(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Curve, Curve]:
+        """Return where the blocks of each cell begin and the last ones end, the cells, and the shares of the blocks."""
+        cells, found = zip(*self.of_cells(), strict=True)
+        starts = np.array([*(each.start for each in found), len(self.cells)])
+        return starts, np.array(cells), *self.shares()
+
     def shares(self) -> tuple[Curve, Curve]:
         """Return with which weights the mean and the squared gap of each block are merged into what came before."""
         done, new = self.first.astype(np.float64), self.sizes.astype(np.float64)
@@ -111,22 +103,23 @@ class _Blocks(NamedTuple):
 class _Device:
     """What stays on the device, whatever the trials: tables, parameters and compiled loops."""
 
-    def __init__(self, cells: Sequence[Cell], task: Task) -> None:
-        policy, losses = cells[0].policy, task.losses[0]
+    def __init__(self, policies: Sequence[Policy], works: Sequence[Work]) -> None:
+        policy, self.work = policies[0], works[0]
+        losses, kind = self.work.losses, self.work.kind
         self.policy, self.layout = policy, layout_of(policy)
         self.n_rounds, self.n_arms = losses.n_rounds, losses.n_arms
-        starts = np.array([self.layout.start(each.policy, self.n_arms) for each in cells])
+        starts = np.array([self.layout.start(each, self.n_arms) for each in policies])
         self.size = starts.shape[1]
         blank = blank_ticket(policy, self.layout, self.n_arms)
         self.blank = gpu.on_device(blank if len(blank) else np.zeros(1))
         self.ticket_size = max(1, len(blank))
-        self.starts, self.pool = gpu.on_device(starts), gpu.on_device(pool_of(task.seed))
-        self.tables = np.array([each.table for each in cells])
-        self.kind, one = task.kind, task.tables[0]
-        self.late = None if self.kind == "plain" else task.delays or Delays.of(0, self.n_rounds)
-        self.kernel = gpu.kernel_of(policy, self.n_arms, self.kind)
-        self.n_columns = one.against.shape[1]
-        *arrays, first, expected = zip(*task.tables, strict=True)
+        self.starts, self.pool = gpu.on_device(starts), gpu.on_device(pool_of(self.work.seed))
+        self.late = None if kind == "plain" else self.work.delays or Delays.of(0, self.n_rounds)
+        self.kernel = gpu.kernel_of(policy, self.n_arms, kind)
+        tables = {id(work.losses): work.table() for work in works}
+        self.tables = np.array([list(tables).index(id(work.losses)) for work in works])
+        *arrays, first, expected = zip(*tables.values(), strict=True)
+        self.n_columns = arrays[2][0].shape[1]
         seen = [gpu.on_device(np.stack(each)) for each in arrays]
         self.table = loops.Table._make([*seen, first[0], expected[0]])
         self.n_open = 1
@@ -165,28 +158,25 @@ class _Device:
         )
         return n_threads // TRIALS_A_BLOCK, int(n_piece)
 
-    def rings(self, blocks: _Blocks, seed: int) -> loops.Rings:
+    def rings(self, blocks: _Blocks) -> loops.Rings:
         """Return empty rings on the device."""
         if self.late is None:  # each thread has its own place
             nothing = loops.Rings.of(1, np.zeros(1), np.zeros((1, 1, 1), dtype=np.int64))
-            return loops.Rings(*map(gpu.on_device, nothing))._replace(blank=self.blank)
+            return loops.Rings._make([*map(gpu.on_device, nothing[:-1]), self.blank])
         n_threads = TRIALS_A_BLOCK * len(blocks.cells)
         links = gpu.empty((n_threads, loops.N_LINKS, self.n_open), np.int64, "F")
         gpu.EMPTY_RINGS(n_threads, links)
-        return loops.Rings(
-            delays=gpu.on_device(self.delays_of(blocks, seed)),
-            probabilities=gpu.empty((n_threads, self.n_open), np.float64, "F"),
-            links=links,
-            tickets=gpu.empty((n_threads, self.n_open, self.ticket_size), np.float64, "F"),
-            blank=self.blank,
-        )
+        probabilities = gpu.empty((n_threads, self.n_open), np.float64, "F")
+        tickets = gpu.empty((n_threads, self.n_open, self.ticket_size), np.float64, "F")
+        return loops.Rings._make([gpu.on_device(self.delays_of(blocks)), probabilities, links, tickets, self.blank])
 
-    def delays_of(self, blocks: _Blocks, seed: int) -> npt.NDArray[np.int64]:
+    def delays_of(self, blocks: _Blocks) -> npt.NDArray[np.int64]:
         """Return the delays of each trial, or one row for all: rows × rounds × 1, or rows × rounds × arms."""
         assert self.late is not None
         if self.late.given is not None:
             return self.late.given[None]
         sizes = zip(blocks.first.tolist(), blocks.sizes.tolist(), strict=True)
+        seed = self.work.seed
         drawn = [self.late.of_trials(seed, range(first, first + size), self.n_rounds) for first, size in sizes]
         n_delays = max(each.shape[2] for each in drawn)
         found = np.zeros((TRIALS_A_BLOCK * len(drawn), self.n_rounds, n_delays), dtype=np.int64)
@@ -196,7 +186,7 @@ class _Device:
 
 
 def _play(
-    device: _Device, blocks: _Blocks, task: Task, kept: Sequence[Rows], n_piece: int, curves: tuple[Any, Any]
+    device: _Device, blocks: _Blocks, kept: Sequence[Rows], n_piece: int, curves: tuple[OnDevice, OnDevice]
 ) -> None:
     """Play all rounds of some blocks."""
     n_blocks = len(blocks.cells)
@@ -207,64 +197,47 @@ def _play(
     given = blocks.cells, blocks.first, device.tables[blocks.cells]
     cells, first_trials, tables = (gpu.on_device(each) for each in given)
     gpu.BEGIN(n_threads, buffers, generators, device.starts, cells, device.pool, first_trials)
-    spent = gpu.on_device(np.zeros((n_threads, device.n_columns)))
-    rings = device.rings(blocks, task.seed)
+    spent, rings = gpu.on_device(np.zeros((n_threads, device.n_columns))), device.rings(blocks)
     arm_type = np.min_scalar_type(device.n_arms - 1)
     n_played = int(blocks.sizes.sum())
-    places, summing = blocks.places(), _Summing(blocks, curves)
+    places, sizes = blocks.places(), gpu.on_device(blocks.sizes)
+    merging = [gpu.on_device(each) for each in blocks.merging()]
     for first in range(0, device.n_rounds, n_piece):
         stop = min(first + n_piece, device.n_rounds)
         regret = gpu.empty((n_threads, stop - first), np.float64, "C")
         arms = gpu.empty((n_threads, stop - first), arm_type, "C")
         coins = gpu.empty((n_threads, 1 if device.policy.coin is None else stop - first), np.int8, "C")
-        record = loops.Record(spent, regret, arms, coins)
+        record = loops.Record._make([spent, regret, arms, coins])
         device.kernel(n_threads, buffers, generators, tables, device.table, rings, record, first, stop)
-        summing.take_in(regret, first)
+        means, squares = (gpu.empty((n_blocks, stop - first), np.float64, "C") for _ in range(2))
+        gpu.SUM_BLOCKS((stop - first, n_blocks), regret, sizes, means, squares)
+        gpu.MERGE_BLOCKS((stop - first, len(places)), means, squares, *merging, *curves, first)
         gpu.wait()
         for name, found in (("arms", arms), ("regret", regret), ("coins", coins)):
             if getattr(kept[0], name) is not None:
-                rows = gpu.on_host(found)
+                rows = found.copy_to_host()
                 for cell, trials, of_threads in places:
                     getattr(kept[cell], name)[trials, first:stop] = rows[of_threads]
-        task.advance(n_played * (stop - first))
+        device.work.bar.advance(n_played * (stop - first))
+        device.work.go_on()
     final = gpu.empty((n_threads,), np.float64, "C")
     gpu.LAST_ROUND(n_threads, regret, final)
-    last = gpu.on_host(final)
+    last = final.copy_to_host()
     for cell, trials, of_threads in places:
         kept[cell].final[trials] = last[of_threads]
     _check(device, buffers, n_threads)
 
 
-class _Summing:
-    """Takes regrets into the curves of their cells."""
-
-    def __init__(self, blocks: _Blocks, curves: tuple[Any, Any]) -> None:
-        of_cells = blocks.of_cells()
-        starts = np.array([*(found.start for _, found in of_cells), len(blocks.cells)])
-        cells = np.array([cell for cell, _ in of_cells])
-        self._n_blocks, self._n_cells, self._curves = len(blocks.cells), len(cells), curves
-        self._sizes = gpu.on_device(blocks.sizes)
-        self._merging = [gpu.on_device(each) for each in (starts, cells, *blocks.shares())]
-
-    def take_in(self, regret: Any, first: int) -> None:
-        """Take in the regret of the rounds from `first` on."""
-        n_rounds = regret.shape[1]
-        means, squares = (gpu.empty((self._n_blocks, n_rounds), np.float64, "C") for _ in range(2))
-        gpu.SUM_BLOCKS((n_rounds, self._n_blocks), regret, self._sizes, means, squares)
-        gpu.MERGE_BLOCKS((n_rounds, self._n_cells), means, squares, *self._merging, *self._curves, first)
-
-
-def _check(device: _Device, buffers: Any, n_threads: int) -> None:
+def _check(device: _Device, buffers: OnDevice, n_threads: int) -> None:
     """Raise an error if an update has not left a distribution."""
     policy, layout = device.policy, device.layout
-    place = layout.first_of_state + layout.state.first_vector
-    place += layout.state.vectors.index(layout.distribution) * device.n_arms
+    place = layout.first_probability(device.n_arms)
     broken = gpu.empty((n_threads,), np.int64, "C")
     lowest = 0.0 if policy.plays_each_arm_first else math.ulp(0.0)
     gpu.FIND_BROKEN(n_threads, buffers, place, device.n_arms, lowest, broken)
-    found = np.flatnonzero(gpu.on_host(broken))
+    found = np.flatnonzero(broken.copy_to_host())
     if len(found):
-        check_distribution(policy, layout.probabilities(gpu.on_host(buffers)[found]))
+        check_distribution(policy, layout.probabilities(buffers.copy_to_host()[found]))
 
 
 def _ends_alone(n_rounds: int) -> bool:

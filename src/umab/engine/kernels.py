@@ -7,131 +7,148 @@ round, and `umab.engine.buffers` makes the functions for buffers. Nothing here d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
-from umab.algorithms.base import Policy
-from umab.maths.simplex import draw, rest_of
+import numpy as np
+import numpy.typing as npt
 
-# The open names.
-update: Any = None  # the update of the policy
-credited: Any = None  # what replaces `update` if a loss goes to the account of another arm than the one drawn
-update_full: Any = None  # the update of a policy with full information
-selected: Any = None  # what the policy notes when an arm is drawn
-remember: Any = None  # what the policy puts into the ticket of a draw
-advised: Any = None  # what a policy over experts makes of the advice of a round
-distribution: Any = None  # the probabilities in a state, as a tuple: without reference counts no vector can be returned
-load_parameters: Any = None  # reads the parameters from a buffer
-load: Any = None  # reads a state from a buffer; its vectors are views of the buffer
-store: Any = None  # writes the scalars of a state back to its buffer
-load_ticket: Any = None  # the same two for tickets
-store_ticket: Any = None
-closed: Any = None  # what the policy makes of a draw that is closed without a loss
-coin: Any = None  # how likely the coin of a draw shows 1
-told: Any = None  # `nothing_told`, `ticket_told`, `coin_told` or `both_told`
-flip: Any = None  # `no_coin` or `flip_coin`
-note: Any = None  # `note_draw`, `note_draw_with_ticket` or `note_advised_draw`
-learn: Any = None  # `learn_loss`, `learn_loss_apart` or `learn_all_losses`
-close: Any = None  # `close_draw` or `close_nothing`
+from umab.algorithms.base import HasProbabilities, Policy
+from umab.engine.layout import Buffer
+from umab.maths.simplex import Vector, draw, rest_of
+
+State: TypeAlias = HasProbabilities
+Parameters: TypeAlias = object
+Ticket: TypeAlias = object
+"""Parameters and tickets belong to the policy; here they are only passed on."""
+Advice: TypeAlias = tuple[npt.NDArray[np.float64] | npt.NDArray[np.int64], ...]
+"""What experts advise in a round, for a policy over experts; empty for any other."""
+
+OPEN: Any = None
+"""The value of an open name, until a function takes its place."""
+
+update: Callable[..., State] = OPEN  # the update of the policy
+credited: Callable[..., State] = OPEN  # replaces `update` if a loss goes to the account of another arm than that drawn
+update_full: Callable[..., State] = OPEN  # the update of a policy with full information
+selected: Callable[[Parameters, State, int], State] = OPEN  # what the policy notes when an arm is drawn
+remember: Callable[..., Ticket] = OPEN  # what the policy puts into the ticket of a draw
+advised: Callable[..., State] = OPEN  # what a policy over experts makes of the advice of a round
+closed: Callable[..., State] = OPEN  # what the policy makes of a draw that is closed without a loss
+coin: Callable[[Parameters, State, int], float] = OPEN  # how likely the coin of a draw shows 1
+# The probabilities in a state, as a tuple: without reference counts no vector can be returned.
+distribution: Callable[[State], tuple[Vector]] = OPEN
+load_parameters: Callable[[Buffer], Parameters] = OPEN  # reads the parameters from a buffer
+load: Callable[[Buffer, int], State] = OPEN  # reads a state from a buffer; its vectors are views of the buffer
+store: Callable[[State, Buffer], None] = OPEN  # writes the scalars of a state back to its buffer
+load_ticket: Callable[[Buffer, int], Ticket] = OPEN  # the same two for tickets
+store_ticket: Callable[[Ticket, Buffer], None] = OPEN
+told: Callable[[Buffer, int, int], tuple[object, ...]] = OPEN  # `nothing_told`, `ticket_told`, `coin_told`, `both_told`
+flip: Callable[[Parameters, State, int, float], int] = OPEN  # `no_coin` or `flip_coin`
+note: Callable[[Parameters, State, int, Advice, Buffer, Buffer], State] = OPEN  # `note_draw` or `note_in_ticket`
+learn: Callable[..., State] = OPEN  # `learn_loss`, `learn_loss_apart` or `learn_all_losses`
+close: Callable[..., State] = OPEN  # `close_draw` or `close_nothing`
+
+
+class Drawn(NamedTuple):
+    """A draw whose loss is not learned yet."""
+
+    arm: int
+    account: int
+    """The arm whose loss is learned, which need not be the one that was drawn."""
+    probability: float
+    """That of the account."""
+    coin: int
 
 
 # The steps of a round. If the policy has tickets, `room` is the place for the ticket of a draw, and `blank` is what the
-# place holds before the draw. `account` is the arm whose loss is learned, which need not be the one that was drawn.
+# place holds before the draw.
 
 
-def note_draw(parameters: Any, state: Any, arm: int, advice: Any, t: int, room: Any, blank: Any) -> Any:
+def note_draw(given: Parameters, state: State, arm: int, advice: Advice, room: Buffer, blank: Buffer) -> State:
     """Note that an arm was drawn."""
-    return selected(parameters, state, arm)
+    return selected(given, state, arm)
 
 
-def note_draw_with_ticket(parameters: Any, state: Any, arm: int, advice: Any, t: int, room: Any, blank: Any) -> Any:
+def note_in_ticket(given: Parameters, state: State, arm: int, advice: Advice, room: Buffer, blank: Buffer) -> State:
     """Note that an arm was drawn, and fill in the ticket of the draw."""
     (probabilities,) = distribution(state)
     for at in range(len(room)):
         room[at] = blank[at]
-    store_ticket(remember(parameters, state, arm, load_ticket(room, len(probabilities))), room)
-    return selected(parameters, state, arm)
+    store_ticket(remember(given, state, arm, *advice, load_ticket(room, len(probabilities))), room)
+    return selected(given, state, arm)
 
 
-def note_advised_draw(parameters: Any, state: Any, arm: int, advice: Any, t: int, room: Any, blank: Any) -> Any:
-    """Note that an arm was drawn by this advice, and fill in the ticket of the draw."""
-    (probabilities,) = distribution(state)
-    for at in range(len(room)):
-        room[at] = blank[at]
-    store_ticket(remember(parameters, state, arm, advice[t], load_ticket(room, len(probabilities))), room)
-    return selected(parameters, state, arm)
+# What the policy is told beside a loss.
 
 
-def nothing_told(room: Any, n_arms: int, flipped: int) -> tuple[()]:
-    """Return what the policy is told beside a loss: nothing."""
+def nothing_told(room: Buffer, n_arms: int, flipped: int) -> tuple[()]:
+    """Return nothing."""
     return ()
 
 
-def ticket_told(room: Any, n_arms: int, flipped: int) -> tuple[Any]:
-    """Return what the policy is told beside a loss: the ticket of the draw."""
+def ticket_told(room: Buffer, n_arms: int, flipped: int) -> tuple[Ticket]:
+    """Return the ticket of the draw."""
     return (load_ticket(room, n_arms),)
 
 
-def coin_told(room: Any, n_arms: int, flipped: int) -> tuple[int]:
-    """Return what the policy is told beside a loss: the coin of the draw."""
+def coin_told(room: Buffer, n_arms: int, flipped: int) -> tuple[int]:
+    """Return the coin of the draw."""
     return (flipped,)
 
 
-def both_told(room: Any, n_arms: int, flipped: int) -> tuple[Any, int]:
-    """Return what the policy is told beside a loss: the ticket and the coin of the draw."""
+def both_told(room: Buffer, n_arms: int, flipped: int) -> tuple[Ticket, int]:
+    """Return both."""
     return load_ticket(room, n_arms), flipped
 
 
-def no_coin(parameters: Any, state: Any, account: int, rest: float) -> int:
+def no_coin(given: Parameters, state: State, account: int, rest: float) -> int:
     """Return that there is no coin."""
     return -1
 
 
-def flip_coin(parameters: Any, state: Any, account: int, rest: float) -> int:
+def flip_coin(given: Parameters, state: State, account: int, rest: float) -> int:
     """Return the coin of a draw, from what is left of its uniform number."""
-    return 1 if rest < coin(parameters, state, account) else 0
+    return 1 if rest < coin(given, state, account) else 0
 
 
-def learn_loss(
-    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
-) -> Any:
-    """Learn from the loss of the arm that was drawn in round `t`."""
+def learn_loss(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Learn from the loss of the arm that was drawn, in a round in which the arms cost `losses`."""
     (probabilities,) = distribution(state)
-    return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities), flipped))
+    more = told(room, len(probabilities), drawn.coin)
+    return update(given, state, drawn.account, losses[drawn.arm], drawn.probability, *more)
 
 
-def learn_loss_apart(
-    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
-) -> Any:
-    """Do the same, and tell the policy if the arm that was drawn is another one."""
+def learn_loss_apart(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Do the same, and tell the policy if the arm that was drawn is not the account."""
     (probabilities,) = distribution(state)
-    if account == arm:
-        return update(given, state, account, losses[t, arm], p, *told(room, len(probabilities), flipped))
-    return credited(given, state, account, losses[t, arm], p, arm, *told(room, len(probabilities), flipped))
+    more = told(room, len(probabilities), drawn.coin)
+    if drawn.account == drawn.arm:
+        return update(given, state, drawn.account, losses[drawn.arm], drawn.probability, *more)
+    return credited(given, state, drawn.account, losses[drawn.arm], drawn.probability, drawn.arm, *more)
 
 
-def learn_all_losses(
-    given: Any, state: Any, arm: int, account: int, losses: Any, t: int, p: float, room: Any, flipped: int
-) -> Any:
-    """Learn from the losses of all arms in round `t`."""
-    return update_full(given, state, losses[t])
+def learn_all_losses(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Learn from the losses of all arms."""
+    return update_full(given, state, losses)
 
 
-def close_nothing(parameters: Any, state: Any, account: int, probability: float, room: Any, flipped: int) -> Any:
+def close_nothing(given: Parameters, state: State, drawn: Drawn, room: Buffer) -> State:
     """Leave the state as it is: the policy need not know which draws were closed without a loss."""
     return state
 
 
-def close_draw(parameters: Any, state: Any, account: int, probability: float, room: Any, flipped: int) -> Any:
+def close_draw(given: Parameters, state: State, drawn: Drawn, room: Buffer) -> State:
     """Tell the policy that a draw was closed without a loss."""
     (probabilities,) = distribution(state)
-    return closed(parameters, state, account, probability, *told(room, len(probabilities), flipped))
+    return closed(given, state, drawn.account, drawn.probability, *told(room, len(probabilities), drawn.coin))
 
 
-# The kernels: one decision at a time. `umab.engine.loops` has those for whole trials.
+# The kernels: one decision at a time. `umab.engine.loops` has those for whole trials. Their types are what compiled
+# code is made for. Most policies have neither tickets nor coins, and a call with fewer arguments is faster.
 
 
-def select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
+def select(buffer: Buffer, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
     """Draw an arm, unless one is given; return it and its probability."""
     state = load(buffer, n_arms)
     (probabilities,) = distribution(state)
@@ -142,92 +159,64 @@ def select(buffer: Any, n_arms: int, uniform: float, arm: int) -> tuple[int, flo
     return arm, probability
 
 
-def select_with_ticket(buffer: Any, n_arms: int, uniform: float, arm: int, room: Any) -> tuple[int, float]:
-    """Select as `select` does, and fill in the ticket of the draw."""
-    state = load(buffer, n_arms)
-    (probabilities,) = distribution(state)
-    if arm < 0:
-        arm = draw(probabilities, uniform)
-    probability = probabilities[arm]
-    store(note(load_parameters(buffer), state, arm, (), 0, room, room), buffer)
-    return arm, probability
-
-
-def take_in(buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
+def take_in(buffer: Buffer, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
     """Learn from the loss of an arm, which is selected first if asked for."""
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    given, state = load_parameters(buffer), load(buffer, n_arms)
     if select_first:
-        state = selected(parameters, state, arm)
-    store(update(parameters, state, arm, loss, probability), buffer)
+        state = selected(given, state, arm)
+    store(update(given, state, arm, loss, probability), buffer)
 
 
-def take_in_with_ticket(
-    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
-) -> None:
-    """Learn as `take_in` does, with the ticket of the draw."""
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
-    if select_first:
-        state = note(parameters, state, arm, (), 0, room, room)
-    store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
-
-
-def select_with_coin(
-    buffer: Any, n_arms: int, uniform: float, arm: int, rest: float, room: Any
+def select_noted(
+    buffer: Buffer, n_arms: int, uniform: float, arm: int, rest: float, room: Buffer
 ) -> tuple[int, float, int]:
-    """Select as the others do, and flip a coin; `room` is empty if the policy has no tickets.
+    """Select as `select` does, fill in the ticket, and flip a coin; `room` is empty if the policy has no tickets.
 
     If an arm is given, `rest` is what is left of the uniform number of its draw.
     """
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    given, state = load_parameters(buffer), load(buffer, n_arms)
     (probabilities,) = distribution(state)
     if arm < 0:
         arm = draw(probabilities, uniform)
         rest = rest_of(probabilities, uniform, arm)
-    probability, flipped = probabilities[arm], flip(parameters, state, arm, rest)
-    store(note(parameters, state, arm, (), 0, room, room), buffer)
+    probability, flipped = probabilities[arm], flip(given, state, arm, rest)
+    store(note(given, state, arm, (), room, room), buffer)
     return arm, probability, flipped
 
 
-def take_in_with_coin(
-    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any, flipped: int
+def take_in_noted(
+    buffer: Buffer, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Buffer, coin: int
 ) -> None:
-    """Learn as the others do, with the coin of the draw; `room` is empty if the policy has no tickets."""
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
+    """Learn as `take_in` does, with the ticket and the coin of the draw."""
+    given, state = load_parameters(buffer), load(buffer, n_arms)
     if select_first:
-        state = note(parameters, state, arm, (), 0, room, room)
-    store(update(parameters, state, arm, loss, probability, *told(room, n_arms, flipped)), buffer)
+        state = note(given, state, arm, (), room, room)
+    store(update(given, state, arm, loss, probability, *told(room, n_arms, coin)), buffer)
 
 
-def select_advised(buffer: Any, n_arms: int, uniform: float, advice: Any, room: Any) -> tuple[int, float]:
+def select_advised(buffer: Buffer, n_arms: int, uniform: float, advice: Buffer, room: Buffer) -> tuple[int, float]:
     """Draw an arm by the advice of experts, and fill in the ticket of the draw."""
-    parameters = load_parameters(buffer)
-    state = advised(parameters, load(buffer, n_arms), advice)
+    given = load_parameters(buffer)
+    state = advised(given, load(buffer, n_arms), advice)
     (probabilities,) = distribution(state)
     arm = draw(probabilities, uniform)
     probability = probabilities[arm]
-    store(note(parameters, state, arm, (advice,), 0, room, room), buffer)
+    store(note(given, state, arm, (advice,), room, room), buffer)
     return arm, probability
 
 
-def take_in_advised(
-    buffer: Any, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Any
-) -> None:
-    """Learn as `take_in_with_ticket` does; without advice, nothing can be selected first."""
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
-    store(update(parameters, state, arm, loss, probability, load_ticket(room, n_arms)), buffer)
-
-
 def take_in_apart(
-    buffer: Any, n_arms: int, account: int, loss: float, probability: float, arm: int, room: Any, flipped: int
+    buffer: Buffer, n_arms: int, account: int, loss: float, probability: float, arm: int, room: Buffer, coin: int
 ) -> None:
     """Learn from the loss of an arm on the account of another one; `room` is empty if the policy has no tickets."""
-    parameters, state = load_parameters(buffer), load(buffer, n_arms)
-    store(credited(parameters, state, account, loss, probability, arm, *told(room, n_arms, flipped)), buffer)
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    store(credited(given, state, account, loss, probability, arm, *told(room, n_arms, coin)), buffer)
 
 
-def give_up(buffer: Any, n_arms: int, account: int, probability: float, room: Any, flipped: int) -> None:
+def give_up(buffer: Buffer, n_arms: int, account: int, probability: float, room: Buffer, coin: int) -> None:
     """Close a draw without a loss; `room` is empty if the policy has no tickets."""
-    store(close(load_parameters(buffer), load(buffer, n_arms), account, probability, room, flipped), buffer)
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    store(closed(given, state, account, probability, *told(room, n_arms, coin)), buffer)
 
 
 # The functions that replace the open names.
@@ -250,16 +239,14 @@ def hooks(policy: Policy) -> dict[str, FunctionType]:
     return found
 
 
-def steps(policy: Policy, *, apart: bool = False) -> dict[str, Any]:
+def steps(policy: Policy, *, apart: bool = False) -> dict[str, Callable[..., object]]:
     """Return the steps that the kernels of a policy use; `apart` if a loss may go to the account of another arm."""
     has_ticket, has_coin = policy.ticket(1) is not None, policy.coin is not None
-    alone = coin_told if has_coin else nothing_told
-    with_ticket = both_told if has_coin else ticket_told
-    found: dict[str, Any] = {"told": with_ticket if has_ticket else alone, "flip": flip_coin if has_coin else no_coin}
-    found["note"] = note_draw
-    if has_ticket:
-        found["note"] = note_advised_draw if policy.takes_advice else note_draw_with_ticket
-    found["learn"] = learn_loss_apart if apart and policy.credited is not None else learn_loss
-    if policy.full_information:
-        found["learn"] = learn_all_losses
-    return {**found, "close": close_nothing if policy.closed is None else close_draw}
+    learns = learn_loss_apart if apart and policy.credited is not None else learn_loss
+    return {
+        "told": (both_told if has_coin else ticket_told) if has_ticket else coin_told if has_coin else nothing_told,
+        "flip": flip_coin if has_coin else no_coin,
+        "note": note_in_ticket if has_ticket else note_draw,
+        "learn": learn_all_losses if policy.full_information else learns,
+        "close": close_nothing if policy.closed is None else close_draw,
+    }

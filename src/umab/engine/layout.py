@@ -10,6 +10,7 @@ own.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, get_type_hints
@@ -21,6 +22,8 @@ from umab.algorithms.base import Policy
 from umab.maths.simplex import FixedVector, Rows, Vector
 
 Buffer = npt.NDArray[np.float64]
+Fields = Mapping[str, Any]
+"""The fields of a NamedTuple, those of the ones inside it too, by name: numbers, lists or arrays."""
 
 _KINDS = {float: "scalar", Vector: "vector", Rows: "rows", FixedVector: "fixed"}
 
@@ -40,23 +43,21 @@ class Record(NamedTuple):
     """How many floats each of the fixed vectors has."""
 
     @classmethod
-    def of(cls, example: Any, what: str) -> Record:
+    def of(cls, example: object, what: str) -> Record:
         """Return the record of a NamedTuple for one arm; `what` is what error messages call it."""
-        kinds: dict[str, list[str]] = {"type": [], **{kind: [] for kind in _KINDS.values()}}
-        types = {}
-        for name, kind in _fields("", example, what):
-            if isinstance(kind, type):
-                types[name] = kind
-            else:
-                kinds[kind].append(name)
+        found = list(_fields("", example, what))
+
+        def of_kind(kind: str) -> tuple[str, ...]:
+            return tuple(name for name, each in found if each == kind)
+
         return cls(
-            types=tuple(types.items()),
-            scalars=tuple(kinds["scalar"]),
-            vectors=tuple(kinds["vector"]),
-            rows=tuple(kinds["rows"]),
-            fixed=tuple(kinds["fixed"]),
-            widths=tuple(len(attrgetter(name)(example)[0]) for name in kinds["rows"]),
-            lengths=tuple(len(attrgetter(name)(example)) for name in kinds["fixed"]),
+            types=tuple((name, kind) for name, kind in found if isinstance(kind, type)),
+            scalars=of_kind("scalar"),
+            vectors=of_kind("vector"),
+            rows=of_kind("rows"),
+            fixed=of_kind("fixed"),
+            widths=tuple(len(attrgetter(name)(example)[0]) for name in of_kind("rows")),
+            lengths=tuple(len(attrgetter(name)(example)) for name in of_kind("fixed")),
         )
 
     @property
@@ -77,62 +78,49 @@ class Record(NamedTuple):
     def n_arms(self, size: int) -> int:
         """Return the number of arms for which an array has this size; 0 if the size does not depend on it."""
         for_each = len(self.vectors) + sum(self.widths)
-        return (size - self.first_vector - sum(self.lengths)) // for_each if for_each else 0
+        return (size - self.size(0)) // for_each if for_each else 0
 
     def size(self, n_arms: int) -> int:
         """Return the size of an array for `n_arms` arms, in floats."""
         return self.first_vector + (len(self.vectors) + sum(self.widths)) * n_arms + sum(self.lengths)
 
     def shapes(self, n_arms: int) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the vectors, rows and fixed vectors for `n_arms` arms, in the order of the array."""
-        vectors: dict[str, tuple[int, ...]] = dict.fromkeys(self.vectors, (n_arms,))
-        rows = {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
-        return vectors | rows | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
+        """Return the shapes of the fields for `n_arms` arms, in the order of the array."""
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(self.scalars, ())
+        shapes |= dict.fromkeys(self.vectors, (n_arms,))
+        shapes |= {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
+        return shapes | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
 
-    def pack(self, value: Any) -> Buffer:
+    def pack(self, value: object) -> Buffer:
         """Return an array that holds the NamedTuple."""
         return self.pack_fields({name: attrgetter(name)(value) for name in self.names})
 
-    def pack_fields(self, fields: Mapping[str, Any]) -> Buffer:
+    def pack_fields(self, fields: Fields) -> Buffer:
         """Return an array that holds the NamedTuple with these fields."""
-        lengths = {name: len(fields[name]) for name in (*self.vectors, *self.rows)}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"the vectors of a state must have one number for each arm, but got lengths {lengths}")
-        for name, length in zip(self.fixed, self.lengths, strict=True):
-            if len(fields[name]) != length:
-                raise ValueError(f"{name} must have {length} numbers, but got {len(fields[name])}")
-        for name, width in zip(self.rows, self.widths, strict=True):
-            if any(len(row) != width for row in fields[name]):
-                raise ValueError(f"{name} must have {width} numbers for each arm, but got {fields[name]!r}")
-        n_arms = next(iter(lengths.values()), 0)
-        # Compiled code trusts these sizes, so lists within lists, for example, must not change the size of an array.
-        shapes = self.shapes(n_arms)
-        arrays = {name: np.asarray(fields[name], dtype=np.float64) for name in shapes}
-        for name, array in arrays.items():
-            if array.shape != shapes[name]:
-                raise ValueError(f"{name} must be numbers of shape {shapes[name]}, but got shape {array.shape}")
-        scalars = np.asarray([fields[name] for name in self.scalars], dtype=np.float64).reshape(len(self.scalars))
-        return np.concatenate([np.asarray(self.sizes, dtype=np.float64), scalars, *map(np.ravel, arrays.values())])
+        n_arms = next((len(fields[name]) for name in (*self.vectors, *self.rows)), 0)
+        arrays = [np.asarray(self.sizes, dtype=np.float64)]
+        for name, shape in self.shapes(n_arms).items():
+            array = np.asarray(fields[name], dtype=np.float64)
+            # Compiled code trusts these sizes, so lists within lists, for example, must not change them.
+            if array.shape != shape:
+                raise ValueError(f"{name} must be numbers of shape {shape}, but got shape {array.shape}")
+            arrays.append(array.ravel())
+        return np.concatenate(arrays)
 
     def unpack(self, array: Buffer) -> Any:
         """Return the NamedTuple in an array, in plain Python: floats, and lists of floats."""
-        return self.built(self.fields(array))
+        return self.combined(self.fields(array), lambda type, parts: type(**parts))
 
     def fields(self, array: Buffer) -> dict[str, Any]:
         """Return the fields of the NamedTuple in an array, by name."""
-        n_arms, at = self.n_arms(len(array)), self.first_vector
-        found: dict[str, Any] = {name: float(array[len(self.sizes) + k]) for k, name in enumerate(self.scalars)}
-        for name, shape in self.shapes(n_arms).items():
-            size = int(np.prod(shape))
+        found, at = {}, len(self.sizes)
+        for name, shape in self.shapes(self.n_arms(len(array))).items():
+            size = math.prod(shape)
             found[name] = array[at : at + size].reshape(shape).tolist()
             at += size
         return found
 
-    def built(self, fields: Mapping[str, Any]) -> Any:
-        """Return the NamedTuple with these fields."""
-        return self.combined(fields, lambda type, parts: type(**parts))
-
-    def combined(self, fields: Mapping[str, Any], combine: Callable[[type[Any], dict[str, Any]], Any]) -> Any:
+    def combined(self, fields: Fields, combine: Callable[[type[Any], dict[str, Any]], Any]) -> Any:
         """Combine the fields of each NamedTuple, the inner ones first; return the result for the outermost."""
         made = dict(fields)
         for name, type in reversed(self.types):  # an outer type comes before its inner ones
@@ -158,11 +146,11 @@ class Layout(NamedTuple):
             raise ValueError(f"the state must be for {n_arms} arms, but got one for {found}")
         return buffer
 
-    def pack(self, parameters: Any, state: Any) -> Buffer:
+    def pack(self, parameters: object, state: object) -> Buffer:
         """Return a new buffer that holds the parameters and the state."""
         return np.concatenate([self.parameters.pack(parameters), self.state.pack(state)])
 
-    def pack_fields(self, parameters: Any, fields: Mapping[str, Any]) -> Buffer:
+    def pack_fields(self, parameters: object, fields: Fields) -> Buffer:
         """Return a new buffer that holds the parameters and the state with these fields."""
         return np.concatenate([self.parameters.pack(parameters), self.state.pack_fields(fields)])
 
@@ -188,9 +176,12 @@ class Layout(NamedTuple):
     def probabilities(self, buffer: Buffer) -> Buffer:
         """Return the distribution from which the next arm is drawn, as a view of one buffer or of rows of buffers."""
         n_arms = self.state.n_arms(buffer.shape[-1] - self.first_of_state)
-        vectors_before = self.state.vectors.index(self.distribution)
-        start = self.first_of_state + self.state.first_vector + vectors_before * n_arms
+        start = self.first_probability(n_arms)
         return buffer[..., start : start + n_arms]
+
+    def first_probability(self, n_arms: int) -> int:
+        """Return where in a buffer the distribution begins."""
+        return self.first_of_state + self.state.first_vector + self.state.vectors.index(self.distribution) * n_arms
 
 
 def blank_ticket(policy: Policy, layout: Layout, n_arms: int) -> Buffer:
@@ -224,7 +215,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
-def _fields(name: str, value: Any, what: str) -> Iterator[tuple[str, str | type]]:
+def _fields(name: str, value: object, what: str) -> Iterator[tuple[str, str | type]]:
     """Yield name and type of a NamedTuple and of each one inside it, and name and kind of the other fields."""
     own_type: Any = type(value)
     hints = _hints(own_type)

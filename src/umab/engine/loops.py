@@ -10,34 +10,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from umab.engine.kernels import advised, close, distribution, flip, learn, load, load_parameters, note, store
+from umab.engine.kernels import (
+    OPEN,
+    Advice,
+    Drawn,
+    Parameters,
+    State,
+    advised,
+    close,
+    distribution,
+    flip,
+    learn,
+    load,
+    load_parameters,
+    note,
+    store,
+)
 from umab.engine.layout import Buffer
 from umab.engine.pcg import next_uniform
 from umab.maths.eligible import drawn_among
-from umab.maths.simplex import draw
+from umab.maths.simplex import Vector, draw, rest_of
 
 Kind = Literal["plain", "late", "among", "rows", "arms"]
 """What a simulation has beside losses: nothing; late feedback; arms that are away; or the advice of experts, as rows of
 probabilities or as arms. The last three may have late feedback too."""
 
+Whole: TypeAlias = npt.NDArray[np.int64]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Uniforms: TypeAlias = Buffer | Whole
+"""Uniform numbers that were drawn in advance, or a generator."""
+
 
 class Table(NamedTuple):
     """What all trials play on, in some rounds. A row belongs to a round."""
 
-    losses: Any
+    losses: Buffer
     """What the policy sees, in all rounds."""
-    costs: Any
+    costs: Buffer
     """What regret counts, in these rounds."""
-    there: Any
+    there: Bools
     """Which arms, or experts, count in these rounds, if not all do."""
-    against: Any
+    against: Buffer
     """What each has cost so far, inf before its first round; one column, of the best arm, if all always count."""
-    advice: Any
+    advice: Buffer | Whole
     """What experts advise in these rounds."""
     first: int
     """The number of the first of these rounds."""
@@ -46,7 +66,14 @@ class Table(NamedTuple):
 
     @classmethod
     def of(
-        cls, losses: Any, costs: Any, against: Any, *, there: Any = None, advice: Any = None, expected: bool = False
+        cls,
+        losses: Buffer,
+        costs: Buffer,
+        against: Buffer,
+        *,
+        there: Bools | None = None,
+        advice: Buffer | Whole | None = None,
+        expected: bool = False,
     ) -> Table:
         """Return the table of all rounds, in arrays as compiled code expects them."""
         there = np.ones((1, 1), dtype=np.bool_) if there is None else there
@@ -66,19 +93,19 @@ class Rings(NamedTuple):
     Round s has place s modulo their size. The rounds that fall due together form a list.
     """
 
-    delays: Any
+    delays: Whole
     """Trials, or one for all, × rounds × arms, or one for all: by how many rounds a loss is late; −1 for ever."""
-    probabilities: Any
+    probabilities: Buffer
     """Trials × places: the probability that the policy is told."""
-    links: Any
+    links: Whole
     """Trials × `N_LINKS` × places: what the constants below name."""
-    tickets: Any
+    tickets: Buffer
     """Trials × places × the size of a ticket."""
-    blank: Any
+    blank: Buffer
     """A blank ticket."""
 
     @classmethod
-    def of(cls, n_trials: int, blank: Buffer, delays: npt.NDArray[np.int64]) -> Rings:
+    def of(cls, n_trials: int, blank: Buffer, delays: Whole) -> Rings:
         """Return empty rings."""
         size = max(0, int(delays.max())) + 1
         links = np.full((n_trials, N_LINKS, size), -1)
@@ -97,76 +124,74 @@ GONE = -1
 
 
 class Record(NamedTuple):
-    """What trials leave: a row for each."""
+    """What trials leave: a row for each, and but for `spent` a column for each round."""
 
-    spent: Any
+    spent: Buffer
     """What their choices have cost in the rounds in which each column of `Table.against` counts; it carries on."""
-    regret: Any
-    """A column for each round."""
-    arms: Any
-    """A column for each round."""
-    coins: Any
-    """A column for each round, or no more than one if the policy has no coin."""
+    regret: Buffer
+    arms: npt.NDArray[np.integer[Any]]
+    coins: npt.NDArray[np.int8]
+    """No more than one column if the policy has no coin."""
 
     @classmethod
-    def of(cls, spent: Any, n_rounds: int, *, coins: bool = False) -> Record:
+    def of(cls, spent: Buffer, n_rounds: int, *, coins: bool = False) -> Record:
         """Return a record to be filled in, after what was spent before."""
         shape = len(spent), n_rounds
         of_coins = np.empty((len(spent), n_rounds if coins else 1), dtype=np.int8)
         return cls(spent, np.empty(shape), np.empty(shape, dtype=np.int32), of_coins)
 
 
-def _readable(array: Any) -> npt.NDArray[Any]:
+def _readable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a view that compiled code takes without being compiled anew."""
-    found: npt.NDArray[Any] = np.ascontiguousarray(array).view()
+    found = np.ascontiguousarray(array).view()
     found.flags.writeable = False
     return found
 
 
 # The open names of this file.
-uniform_of: Any = None  # `given_uniform` or `drawn_uniform`
-advise: Any = None  # makes a distribution of the advice of a round, if there is any
-pick: Any = None  # draws an arm
-left: Any = None  # `rest_of`, or `nothing_left` if the policy has no coin
-keep_coin: Any = None  # `keep_no_coin` or `keep_each_coin`
-charge: Any = None  # counts what a round costs; returns the regret so far
-wait: Any = None  # learns the loss of a round, at once or when it is due
-due: Any = None  # learns the loss of a round that is due
-play: Any = None  # `play_round`
+uniform_of: Callable[..., float] = OPEN  # `given_uniform` or `drawn_uniform`
+advice_of: Callable[[Table, int], Advice] = OPEN  # `no_advice` or `advice_of_round`
+pick: Callable[..., tuple[int, int, float, float, int]] = OPEN  # draws an arm
+keep_coin: Callable[[Record, int, int], None] = OPEN  # `keep_no_coin` or `keep_each_coin`
+charge: Callable[[Buffer, Vector, Table, int, int], float] = OPEN  # counts what a round costs; returns the regret
+wait: Callable[..., State] = OPEN  # learns the loss of a round, at once or when it is due
+due: Callable[[Parameters, State, int, int, Table, Rings], State] = OPEN  # learns the loss of a round that is due
+play: Callable[..., tuple[State, int]] = OPEN  # `play_round`
 
 
 def play_round(
-    parameters: Any, state: Any, t: int, used: int, uniforms: Any, table: Table, rings: Rings, record: Record
-) -> tuple[Any, int]:
+    given: Parameters, state: State, t: int, used: int, uniforms: Uniforms, table: Table, rings: Rings, out: Record
+) -> tuple[State, int]:
     """Play a round of a trial; return the next state, and how many uniform numbers were used so far.
 
-    `rings` and `record` have the rows of the trial.
+    `rings` and `out` have the rows of the trial.
     """
-    state = advise(parameters, state, table, t)
+    advice = advice_of(table, t)
+    state = advised(given, state, *advice)
     (probabilities,) = distribution(state)
     arm, account, probability, rest, used = pick(probabilities, table, t, uniforms, used)
-    flipped = flip(parameters, state, account, rest)
-    record.arms[t] = arm
-    keep_coin(record, t, flipped)
-    record.regret[t] = charge(record.spent, probabilities, table, t, arm)
-    return wait(parameters, state, t, arm, account, probability, flipped, table, rings), used
+    drawn = Drawn(arm, account, probability, flip(given, state, account, rest))
+    out.arms[t] = arm
+    keep_coin(out, t, drawn.coin)
+    out.regret[t] = charge(out.spent, probabilities, table, t, arm)
+    return wait(given, state, t, drawn, advice, table, rings), used
 
 
 def play_trial(
-    n_arms: int, n_rounds: int, buffer: Any, uniforms: Any, table: Table, rings: Rings, record: Record
+    n_arms: int, n_rounds: int, buffer: Buffer, uniforms: Uniforms, table: Table, rings: Rings, record: Record
 ) -> None:
     """Play some rounds of one trial.
 
     The state goes from round to round through its buffer, and not in a variable: else the compiler of a GPU loses track
     of where the vectors are and how long, and the loop takes twice as long.
     """
-    parameters, used = load_parameters(buffer), 0
+    given, used = load_parameters(buffer), 0
     for t in range(n_rounds):
-        state, used = play(parameters, load(buffer, n_arms), t, used, uniforms, table, rings, record)
+        state, used = play(given, load(buffer, n_arms), t, used, uniforms, table, rings, record)
         store(state, buffer)
 
 
-def run(buffers: Any, uniforms: Any, table: Table, rings: Rings, record: Record) -> None:
+def run(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
     """Play some rounds of some trials, one trial after the other; `buffers`, `rings` and `record.spent` carry on.
 
     A buffer holds the parameters of its trial, so trials may have different parameters.
@@ -177,7 +202,7 @@ def run(buffers: Any, uniforms: Any, table: Table, rings: Rings, record: Record)
         play_trial(n_arms, n_rounds, buffers[trial], uniforms[trial], table, own[0], own[1])
 
 
-def run_in_pairs(buffers: Any, uniforms: Any, table: Table, rings: Rings, record: Record) -> None:
+def run_in_pairs(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
     """Do what `run` does, with two trials that take turns, round by round.
 
     A round is a chain of divisions and roots that wait for each other; while one trial waits, the processor works on
@@ -216,29 +241,29 @@ def of_record(record: Record, trial: int) -> Record:
 # What the open names stand for.
 
 
-def given_uniform(uniforms: Any, at: int) -> float:
+def given_uniform(uniforms: Buffer, at: int) -> float:
     """Return a uniform number that was drawn in advance."""
     return float(uniforms[at])
 
 
-def drawn_uniform(generator: Any, at: int) -> float:
+def drawn_uniform(generator: Whole, at: int) -> float:
     """Return the next uniform number of a generator."""
     return next_uniform(generator)
 
 
-def without_advice(parameters: Any, state: Any, table: Table, t: int) -> Any:
+def no_advice(table: Table, t: int) -> Advice:
+    """Return that nobody advises."""
+    return ()
+
+
+def unadvised(given: Parameters, state: State) -> State:
     """Leave the state as it is."""
     return state
 
 
-def advise_rounds(parameters: Any, state: Any, table: Table, t: int) -> Any:
-    """Let the policy find its distribution by the advice of a round."""
-    return advised(parameters, state, table.advice[t])
-
-
-def nothing_left(probabilities: Any, uniform: float, arm: int) -> float:
-    """Stand in for `rest_of` where nobody needs it."""
-    return 0.0
+def advice_of_round(table: Table, t: int) -> Advice:
+    """Return the advice of a round."""
+    return (table.advice[t],)
 
 
 def keep_no_coin(record: Record, t: int, flipped: int) -> None:
@@ -250,7 +275,9 @@ def keep_each_coin(record: Record, t: int, flipped: int) -> None:
     record.coins[t] = flipped
 
 
-def draw_any(probabilities: Any, table: Table, t: int, uniforms: Any, used: int) -> tuple[int, int, float, float, int]:
+def draw_any(
+    probabilities: Vector, table: Table, t: int, uniforms: Uniforms, used: int
+) -> tuple[int, int, float, float, int]:
     """Draw one of all arms.
 
     Return it, the account of its loss, the probability of that account, what is left of the uniform number, and how
@@ -258,11 +285,11 @@ def draw_any(probabilities: Any, table: Table, t: int, uniforms: Any, used: int)
     """
     uniform = uniform_of(uniforms, used)
     arm = draw(probabilities, uniform)
-    return arm, arm, probabilities[arm], left(probabilities, uniform, arm), used + 1
+    return arm, arm, probabilities[arm], rest_of(probabilities, uniform, arm), used + 1
 
 
 def draw_there(
-    probabilities: Any, table: Table, t: int, uniforms: Any, used: int
+    probabilities: Vector, table: Table, t: int, uniforms: Uniforms, used: int
 ) -> tuple[int, int, float, float, int]:
     """Draw one of the arms that are there, with two uniform numbers if they are not all."""
     n_arms, n_there = len(probabilities), 0
@@ -271,13 +298,13 @@ def draw_there(
     uniform = uniform_of(uniforms, used)
     if n_there == n_arms:
         arm = draw(probabilities, uniform)
-        return arm, arm, probabilities[arm], left(probabilities, uniform, arm), used + 1
+        return arm, arm, probabilities[arm], rest_of(probabilities, uniform, arm), used + 1
     other = uniform_of(uniforms, used + 1)
     arm, _, account, probability, rest = drawn_among(probabilities, table.there[t], uniform, other)
     return arm, account, probability, rest, used + 2
 
 
-def cost_of(total: float, probabilities: Any, table: Table, t: int, arm: int) -> float:
+def cost_of(total: float, probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Return the total plus the cost of a round: the cost of the arm, or the expected cost."""
     if table.expected:
         for k in range(len(probabilities)):
@@ -286,7 +313,7 @@ def cost_of(total: float, probabilities: Any, table: Table, t: int, arm: int) ->
     return float(total + table.costs[t, arm])
 
 
-def cost_among(probabilities: Any, table: Table, t: int, arm: int) -> float:
+def cost_among(probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Return what a draw among the arms that are there costs: the arm, or on average."""
     if not table.expected:
         return float(table.costs[t, arm])
@@ -306,23 +333,23 @@ def cost_among(probabilities: Any, table: Table, t: int, arm: int) -> float:
     return cost
 
 
-def charge_best(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+def charge_best(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Count the cost of a round; return the regret against the best arm."""
     spent[0] = cost_of(spent[0], probabilities, table, t, arm)
     return float(spent[0] - table.against[t, 0])
 
 
-def charge_there(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+def charge_there(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Count the cost of a round for the arms that are there; return the largest regret against one."""
     return charge_each(spent, cost_among(probabilities, table, t, arm), table, t)
 
 
-def charge_awake(spent: Any, probabilities: Any, table: Table, t: int, arm: int) -> float:
+def charge_awake(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Count the cost of a round for the experts who give advice; return the largest regret against one."""
     return charge_each(spent, cost_of(0.0, probabilities, table, t, arm), table, t)
 
 
-def charge_each(spent: Any, cost: float, table: Table, t: int) -> float:
+def charge_each(spent: Buffer, cost: float, table: Table, t: int) -> float:
     """Add a cost to what was spent while each of those who count now did; return the largest regret against one."""
     largest = -math.inf
     for k in range(len(spent)):
@@ -333,57 +360,42 @@ def charge_each(spent: Any, cost: float, table: Table, t: int) -> float:
 
 
 def learn_at_once(
-    parameters: Any,
-    state: Any,
-    t: int,
-    arm: int,
-    account: int,
-    probability: float,
-    flipped: int,
-    table: Table,
-    rings: Rings,
-) -> Any:
+    given: Parameters, state: State, t: int, drawn: Drawn, advice: Advice, table: Table, rings: Rings
+) -> State:
     """Learn the loss of a round in that round."""
-    room, now = rings.tickets[0], table.first + t
-    state = note(parameters, state, account, table.advice, t, room, rings.blank)
-    return learn(parameters, state, arm, account, table.losses, now, probability, room, flipped)
+    room = rings.tickets[0]
+    state = note(given, state, drawn.account, advice, room, rings.blank)
+    return learn(given, state, drawn, table.losses[table.first + t], room)
 
 
 def learn_when_due(
-    parameters: Any,
-    state: Any,
-    t: int,
-    arm: int,
-    account: int,
-    probability: float,
-    flipped: int,
-    table: Table,
-    rings: Rings,
-) -> Any:
+    given: Parameters, state: State, t: int, drawn: Drawn, advice: Advice, table: Table, rings: Rings
+) -> State:
     """Keep an open choice until its loss is due, and learn all losses that are due now."""
     links, size, now = rings.links, rings.links.shape[1], table.first + t
     place = now % size
-    rings.probabilities[place] = probability
-    state = note(parameters, state, account, table.advice, t, rings.tickets[place], rings.blank)
-    delay = rings.delays[t, min(arm, rings.delays.shape[1] - 1)]
-    links[ARM, place], links[ACCOUNT, place], links[COIN, place] = arm if delay >= 0 else GONE, account, flipped
+    rings.probabilities[place] = drawn.probability
+    state = note(given, state, drawn.account, advice, rings.tickets[place], rings.blank)
+    delay = rings.delays[t, min(drawn.arm, rings.delays.shape[1] - 1)]
+    links[ARM, place] = drawn.arm if delay >= 0 else GONE
+    links[ACCOUNT, place], links[COIN, place] = drawn.account, drawn.coin
     s = line_up(links, now, max(delay, 0))
     while s >= 0:
-        state = due(parameters, state, s, s % size, table, rings)
+        state = due(given, state, s, s % size, table, rings)
         s = links[NEXT, s % size]
     return state
 
 
-def learn_due(parameters: Any, state: Any, s: int, at: int, table: Table, rings: Rings) -> Any:
+def learn_due(given: Parameters, state: State, s: int, at: int, table: Table, rings: Rings) -> State:
     """Learn the loss of round `s`, whose choice is at this place, or close that choice without one."""
-    links, probability, room = rings.links, rings.probabilities[at], rings.tickets[at]
-    arm, account, flipped = links[ARM, at], links[ACCOUNT, at], links[COIN, at]
-    if arm == GONE:
-        return close(parameters, state, account, probability, room, flipped)
-    return learn(parameters, state, arm, account, table.losses, s, probability, room, flipped)
+    links, room = rings.links, rings.tickets[at]
+    drawn = Drawn(links[ARM, at], links[ACCOUNT, at], rings.probabilities[at], links[COIN, at])
+    if drawn.arm == GONE:
+        return close(given, state, drawn, room)
+    return learn(given, state, drawn, table.losses[s], room)
 
 
-def line_up(links: Any, now: int, delay: int) -> int:
+def line_up(links: Whole, now: int, delay: int) -> int:
     """Let the round `now` fall due after a delay; return the first round of the list that falls due now, −1 for none.
 
     The list is emptied; the links from round to round in it stay.
@@ -401,18 +413,11 @@ def line_up(links: Any, now: int, delay: int) -> int:
     return int(first)
 
 
-class Parts(NamedTuple):
-    """How a kind of simulation picks arms, charges regret and waits for losses, and the functions that these call."""
-
-    pick: Callable[..., Any]
-    charge: Callable[..., Any]
-    wait: Callable[..., Any]
-
-
-KINDS: dict[Kind, Parts] = {
-    "plain": Parts(draw_any, charge_best, learn_at_once),
-    "late": Parts(draw_any, charge_best, learn_when_due),
-    "among": Parts(draw_there, charge_there, learn_when_due),
-    "rows": Parts(draw_any, charge_awake, learn_when_due),
-    "arms": Parts(draw_any, charge_awake, learn_when_due),
+KINDS: dict[Kind, tuple[Callable[..., object], ...]] = {
+    "plain": (draw_any, charge_best, learn_at_once),
+    "late": (draw_any, charge_best, learn_when_due),
+    "among": (draw_there, charge_there, learn_when_due),
+    "rows": (draw_any, charge_awake, learn_when_due),
+    "arms": (draw_any, charge_awake, learn_when_due),
 }
+"""How a kind of simulation picks arms, charges regret and waits for losses."""

@@ -7,8 +7,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, get_args, overload
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from umab.algorithms.registry import is_known
 from umab.engine import loops
 from umab.engine.advised import advice_for
 from umab.engine.compiled import simulation_kernel
-from umab.engine.delays import Delays, rows_for
+from umab.engine.delays import Delays
 from umab.engine.eligible import numbers_needed, refuse_full_information
-from umab.engine.layout import Layout, blank_ticket, check_distribution, layout_of
+from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.streams import stream
 from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import costs_of
@@ -32,40 +32,25 @@ from umab.tables.advice import Advice
 from umab.tables.losses import Losses, Table
 
 
-@overload
-def simulate(
-    policies: Policy | str,
-    losses: Any,
-    *,
-    n_trials: int = ...,
-    seed: int = ...,
-    expected: bool = ...,
-    keep: Keep = ...,
-    delays: Any = ...,
-    eligible: Any = ...,
-    advice: Any = ...,
-    device: Device = ...,
-    n_threads: int | None = ...,
-    progress: bool | Progress | None = ...,
-) -> Result: ...
+class _Options(TypedDict, total=False):
+    n_trials: int
+    seed: int
+    expected: bool
+    keep: Keep
+    delays: Any
+    eligible: Any
+    advice: Any
+    device: Device
+    n_threads: int | None
+    progress: bool | Progress | None
 
 
 @overload
-def simulate(
-    policies: Iterable[Policy | str],
-    losses: Any,
-    *,
-    n_trials: int = ...,
-    seed: int = ...,
-    expected: bool = ...,
-    keep: Keep = ...,
-    delays: Any = ...,
-    eligible: Any = ...,
-    advice: Any = ...,
-    device: Device = ...,
-    n_threads: int | None = ...,
-    progress: bool | Progress | None = ...,
-) -> list[Result]: ...
+def simulate(policies: Policy | str, losses: Any, **options: Unpack[_Options]) -> Result: ...
+
+
+@overload
+def simulate(policies: Iterable[Policy | str], losses: Any, **options: Unpack[_Options]) -> list[Result]: ...
 
 
 def simulate(
@@ -172,20 +157,10 @@ def simulate(
         else Progress(n_trials * len(wanted) * table.n_rounds, "simulating", progress, unit="rounds")
     )
     with shown as bar, _stoppable_pool(n_threads) as (pool, stop):
-        work = Work(
-            losses=table,
-            advice=advised,
-            delays=late,
-            costs=costs_of(table, advised),
-            n_trials=n_trials,
-            seed=seed,
-            expected=bool(expected),
-            keep=keep,
-            bar=bar,
-            stop=stop,
-        )
+        costs = costs_of(table, advised)
+        work = Work(table, advised, late, costs, n_trials, seed, bool(expected), keep, bar, stop)
         if device == "gpu":
-            from umab.engine.on_gpu import simulate_cells
+            from umab.engine.gpu_trials import simulate_cells
 
             results = [result for each in wanted for result in simulate_cells([each], [work])]
         else:
@@ -201,18 +176,7 @@ def final_states(
     ready = policy.for_horizon(losses.n_rounds)
     layout = layout_of(ready)
     with _stoppable_pool(n_threads) as (pool, stop):
-        work = Work(
-            losses=losses,
-            advice=None,
-            delays=None,
-            costs=costs_of(losses),
-            n_trials=n_trials,
-            seed=seed,
-            expected=False,
-            keep="summary",
-            bar=progress,
-            stop=stop,
-        )
+        work = Work(losses, None, None, costs_of(losses), n_trials, seed, False, "summary", progress, stop)
         for block in _blocks(ready, work, Rows(np.empty(n_trials), None, None), pool, n_threads):
             progress.advance(len(block.buffers) * losses.n_rounds)
             yield from map(layout.unpack, block.buffers)
@@ -257,57 +221,40 @@ def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -
 
 def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_threads: int) -> Iterator[_Block]:
     """Yield the blocks of trials in order; only a few are running or waiting at any time, so memory does not grow."""
-    layout, n_arms = layout_of(policy), work.losses.n_arms
+    layout, n_rounds, n_arms = layout_of(policy), work.losses.n_rounds, work.losses.n_arms
+    kernel, table = simulation_kernel(policy, work.kind), work.table()
     start, blank = layout.start(policy, n_arms), blank_ticket(policy, layout, n_arms)
-    late = Delays.of(0, work.losses.n_rounds) if work.delays is None else work.delays
-    ready = _Ready(policy, layout, simulation_kernel(policy, work.kind), start, blank, work.table(), late)
+    delays = Delays.of(0, n_rounds) if work.delays is None else work.delays
+
+    def run(trials: slice) -> _Block:
+        numbers = range(trials.start, trials.stop)
+        streams = [np.random.Generator(stream(work.seed, trial)) for trial in numbers]
+        buffers, spent = np.tile(start, (len(numbers), 1)), np.zeros((len(numbers), table.against.shape[1]))
+        late = delays.of_trials(work.seed, numbers, n_rounds) if delays.given is None else delays.given[None]
+        rings = loops.Rings.of(len(numbers), blank, late)
+        mean, squares = np.empty(n_rounds), np.empty(n_rounds)
+        for piece in pieces(n_rounds):
+            work.go_on()
+            uniforms = np.empty((len(numbers), numbers_needed(work.losses, piece)))
+            for generator, row in zip(streams, uniforms, strict=True):
+                generator.random(out=row)
+            record = loops.Record.of(spent, piece.stop - piece.start, coins=policy.coin is not None)
+            kernel(buffers, uniforms, table.rounds(piece), rings.rounds(piece), record)
+            mean[piece], squares[piece] = mean_and_squares(record.regret)
+            rows.final[trials] = record.regret[:, -1]
+            for kept, found in ((rows.arms, record.arms), (rows.coins, record.coins), (rows.regret, record.regret)):
+                if kept is not None:
+                    kept[trials, piece] = found
+        check_distribution(policy, layout.probabilities(buffers))
+        return _Block(trials, mean, squares, buffers)
+
     waiting: deque[Future[_Block]] = deque()
     for first in range(0, work.n_trials, TRIALS_A_BLOCK):
-        trials = slice(first, min(first + TRIALS_A_BLOCK, work.n_trials))
-        waiting.append(pool.submit(_run_block, ready, work, rows, trials))
+        waiting.append(pool.submit(run, slice(first, min(first + TRIALS_A_BLOCK, work.n_trials))))
         if len(waiting) > 2 * n_threads:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
-
-
-class _Ready(NamedTuple):
-    """What all blocks of a policy share."""
-
-    policy: Policy
-    layout: Layout
-    kernel: Any
-    start: Curve
-    blank: Curve
-    table: loops.Table
-    delays: Delays
-
-
-def _run_block(ready: _Ready, work: Work, rows: Rows, trials: slice) -> _Block:
-    n_rounds, table = work.losses.n_rounds, ready.table
-    streams = [np.random.Generator(stream(work.seed, trial)) for trial in range(trials.start, trials.stop)]
-    buffers, spent = np.tile(ready.start, (len(streams), 1)), np.zeros((len(streams), table.against.shape[1]))
-    late = rows_for(ready.delays, work.seed, range(trials.start, trials.stop), n_rounds)
-    rings = loops.Rings.of(len(streams), ready.blank, late)
-    mean, squares = np.empty(n_rounds), np.empty(n_rounds)
-    for piece in pieces(n_rounds):
-        if work.stop.is_set() or work.bar.stopped.is_set():
-            raise CancelledError
-        uniforms = np.empty((len(streams), numbers_needed(work.losses, piece)))
-        for generator, row in zip(streams, uniforms, strict=True):
-            generator.random(out=row)
-        record = loops.Record.of(spent, piece.stop - piece.start, coins=ready.policy.coin is not None)
-        ready.kernel(buffers, uniforms, table.rounds(piece), rings.rounds(piece), record)
-        mean[piece], squares[piece] = mean_and_squares(record.regret)
-        rows.final[trials] = record.regret[:, -1]
-        if rows.arms is not None:
-            rows.arms[trials, piece] = record.arms
-        if rows.coins is not None:
-            rows.coins[trials, piece] = record.coins
-        if rows.regret is not None:
-            rows.regret[trials, piece] = record.regret
-    check_distribution(ready.policy, ready.layout.probabilities(buffers))
-    return _Block(trials, mean, squares, buffers)
 
 
 def check_range(policy: Policy, losses: Losses) -> None:

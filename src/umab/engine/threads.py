@@ -7,25 +7,28 @@ belongs to a block: trials on several tables, which `Table` has all, can run at 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
 
-from umab.engine.loops import Record, Rings, Table, of_record
+from umab.engine.kernels import OPEN
+from umab.engine.layout import Buffer
+from umab.engine.loops import Record, Rings, Table, Whole, of_record
 from umab.engine.pcg import GENERATOR_SIZE, seed_generator
 from umab.results.regret import TRIALS_A_BLOCK
 
 # The open names of this file.
-cuda: Any = None
-float64: Any = None
-int64: Any = None
-play_trial: Any = None  # that of `umab.engine.loops`
-rings_of: Any = None  # `rings_at_once` or `rings_when_due`
-play_thread: Any = None  # `play_in_thread`
+cuda: ModuleType = OPEN
+float64: object = OPEN
+int64: object = OPEN
+play_trial: Callable[..., None] = OPEN  # that of `umab.engine.loops`
+rings_of: Callable[[Rings, int, Buffer, int, int], Rings] = OPEN  # `rings_at_once` or `rings_when_due`
+play_thread: Callable[..., None] = OPEN  # `play_in_thread`
 N_ARMS: int = 0
 SIZE: int = 0  # of the buffer of a trial
 TICKET_SIZE: int = 0
 
 
-def begin(buffers: Any, generators: Any, starts: Any, start_of: Any, pool: Any, first_of: Any) -> None:
+def begin(buffers: Buffer, generators: Whole, starts: Buffer, start_of: Whole, pool: Whole, first_of: Whole) -> None:
     """Fill in the buffers and the generators of trials that have not begun."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
@@ -40,7 +43,7 @@ def begin(buffers: Any, generators: Any, starts: Any, start_of: Any, pool: Any, 
 
 
 def run_in_thread(
-    buffers: Any, generators: Any, tables: Any, table: Table, rings: Rings, record: Record, first: int, stop: int
+    buffers: Buffer, generators: Whole, tables: Whole, table: Table, rings: Rings, record: Record, first: int, stop: int
 ) -> None:
     """Play some rounds, with the state in the memory of the thread."""
     at = cuda.grid(1)
@@ -56,7 +59,7 @@ def run_in_thread(
 
 
 def run_in_device(
-    buffers: Any, generators: Any, tables: Any, table: Table, rings: Rings, record: Record, first: int, stop: int
+    buffers: Buffer, generators: Whole, tables: Whole, table: Table, rings: Rings, record: Record, first: int, stop: int
 ) -> None:
     """Play some rounds, with the state in the memory of the device."""
     at = cuda.grid(1)
@@ -68,11 +71,11 @@ def run_in_device(
 
 def play_in_thread(
     at: int,
-    buffer: Any,
-    generator: Any,
-    room: Any,
-    generators: Any,
-    tables: Any,
+    buffer: Buffer,
+    generator: Whole,
+    room: Buffer,
+    generators: Whole,
+    tables: Whole,
     table: Table,
     rings: Rings,
     record: Record,
@@ -95,18 +98,18 @@ def play_in_thread(
         generators[at, k] = generator[k]
 
 
-def rings_at_once(rings: Rings, at: int, room: Any, first: int, stop: int) -> Rings:
+def rings_at_once(rings: Rings, at: int, room: Buffer, first: int, stop: int) -> Rings:
     """Return the rings of a thread whose losses are never late: one place, in its own memory."""
     return Rings(rings.delays[0], rings.probabilities[0], rings.links[0], room, rings.blank)
 
 
-def rings_when_due(rings: Rings, at: int, room: Any, first: int, stop: int) -> Rings:
+def rings_when_due(rings: Rings, at: int, room: Buffer, first: int, stop: int) -> Rings:
     """Return the rings of a thread. If all trials have the same delays, they are there once."""
     delays = rings.delays[at if rings.delays.shape[0] > 1 else 0, first:stop]
     return Rings(delays, rings.probabilities[at], rings.links[at], rings.tickets[at], rings.blank)
 
 
-def sum_blocks(regret: Any, sizes: Any, means: Any, squares: Any) -> None:
+def sum_blocks(regret: Buffer, sizes: Whole, means: Buffer, squares: Buffer) -> None:
     """Find what `umab.results.regret.mean_and_squares` does, for each block in each round, in the order of trials."""
     t, block = cuda.grid(2)
     if t < regret.shape[1] and block < sizes.shape[0]:
@@ -124,7 +127,15 @@ def sum_blocks(regret: Any, sizes: Any, means: Any, squares: Any) -> None:
 
 
 def merge_blocks(
-    means: Any, squares: Any, starts: Any, cells: Any, shares: Any, weights: Any, curve: Any, spread: Any, first: int
+    means: Buffer,
+    squares: Buffer,
+    starts: Whole,
+    cells: Whole,
+    shares: Buffer,
+    weights: Buffer,
+    curve: Buffer,
+    spread: Buffer,
+    first: int,
 ) -> None:
     """Merge blocks into the curves of their cells: those from starts[k] to starts[k + 1] are of cells[k]."""
     t, k = cuda.grid(2)
@@ -140,14 +151,14 @@ def merge_blocks(
         spread[cell, first + t] = total
 
 
-def last_round(regret: Any, final: Any) -> None:
+def last_round(regret: Buffer, final: Buffer) -> None:
     """Take the last column."""
     at = cuda.grid(1)
     if at < final.shape[0]:
         final[at] = regret[at, regret.shape[1] - 1]
 
 
-def find_broken(buffers: Any, first: int, n_arms: int, lowest: float, broken: Any) -> None:
+def find_broken(buffers: Buffer, first: int, n_arms: int, lowest: float, broken: Whole) -> None:
     """Find the trials that an update has left without a distribution."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
@@ -159,12 +170,12 @@ def find_broken(buffers: Any, first: int, n_arms: int, lowest: float, broken: An
         broken[at] = 0 if positive and abs(total - 1.0) < 1e-9 else 1
 
 
-def contract(factors: Any, out: Any) -> None:
+def contract(factors: Buffer, out: Buffer) -> None:
     """Multiply and add: a GPU may round once, which is not exact enough."""
     out[0] = factors[0] * factors[1] + factors[2]
 
 
-def empty_rings(links: Any) -> None:
+def empty_rings(links: Whole) -> None:
     """Empty the rings of open choices."""
     at = cuda.grid(1)
     if at < links.shape[0]:

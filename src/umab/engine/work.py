@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
+from concurrent.futures import CancelledError
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,6 +49,11 @@ class Work(NamedTuple):
         if isinstance(self.costs, CostsAmong):
             return "among"
         return "plain" if self.delays is None else "late"
+
+    def go_on(self) -> None:
+        """Raise a CancelledError if no more rounds should be played."""
+        if self.stop.is_set() or self.bar.stopped.is_set():
+            raise CancelledError
 
     def table(self) -> Table:
         """Return what the loop plays on."""

@@ -149,9 +149,7 @@ class Core:
                 account, account_probability = index, probability
             else:
                 both = uniform, uniforms.take()
-                index, probability, account, account_probability, rest = draw_among(
-                    self.probabilities, eligible, both, with_rest=self._has_coin
-                )
+                index, probability, account, account_probability, rest = draw_among(self.probabilities, eligible, both)
                 _, _, coin = self._selected(self.buffer, 0.0, account, rest, ticket)
         # As Choice(...), without the call of a function in Python: one is made in every round.
         choice = _new(Choice, (self.labels[index], index, probability, identity))
@@ -166,13 +164,9 @@ class Core:
     ) -> tuple[int, float, int]:
         """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin."""
         n_arms = len(self.labels)
-        if self._has_coin:
-            found: Any = self._select(buffer, n_arms, uniform, arm, rest, _NO_TICKET if ticket is None else ticket)
-        elif ticket is None:
-            found = *self._select(buffer, n_arms, uniform, arm), -1
-        else:
-            found = *self._select(buffer, n_arms, uniform, arm, ticket), -1
-        return found  # type: ignore[no-any-return]
+        if self._is_plain:
+            return *self._select(buffer, n_arms, uniform, arm), -1
+        return self._select(buffer, n_arms, uniform, arm, rest, _NO_TICKET if ticket is None else ticket)
 
     def let_go(self, known: Open) -> None:
         """Forget an open choice, which is kept elsewhere from now on."""
@@ -204,12 +198,10 @@ class Core:
                 closing(self.buffer, n_arms, account, probability, room, coin)
         elif apart is not None:
             apart(self.buffer, n_arms, account, loss, probability, drawn, room, coin)
-        elif self._has_coin:
-            self._update(self.buffer, n_arms, account, loss, probability, False, room, coin)
-        elif ticket is None:
+        elif self._is_plain:
             self._update(self.buffer, n_arms, account, loss, probability, False)
         else:
-            self._update(self.buffer, n_arms, account, loss, probability, False, ticket)
+            self._update(self.buffer, n_arms, account, loss, probability, False, room, coin)
 
     @functools.cached_property
     def _credit(self) -> Callable[..., None]:
@@ -218,7 +210,7 @@ class Core:
 
     def warm_up(self) -> None:
         """Compile what is otherwise compiled when it is first needed."""
-        drawing_kernel(self._has_coin)
+        drawing_kernel()
         if self._tells_accounts:
             crediting_kernel(self.policy)
         if self._tells_closed:
@@ -246,7 +238,7 @@ class Core:
 
     def _told(self, ticket: Buffer, coin: int) -> tuple[Any, ...]:
         """Return what compiled updates are told beside a loss."""
-        return (ticket, coin) if self._has_coin else (ticket,) * self._has_tickets
+        return () if self._is_plain else (ticket, coin)
 
     def give_up(self, draw: Draw) -> None:
         """Close a draw that was released, without a loss."""

@@ -17,16 +17,10 @@ class DrawAmong(NamedTuple):
     probability: float
     account: int
     account_probability: float
-    rest: float = 0.0
-    """What is left of the uniform number that decided on the account, if it was asked for."""
+    rest: float
+    """What is left of the uniform number that decided on the account."""
 
 
-def draw_among(
-    p: npt.NDArray[np.float64],
-    eligible: npt.NDArray[np.bool_],
-    uniforms: tuple[float, float],
-    *,
-    with_rest: bool = False,
-) -> DrawAmong:
+def draw_among(p: npt.NDArray[np.float64], eligible: npt.NDArray[np.bool_], uniforms: tuple[float, float]) -> DrawAmong:
     """Draw one of the arms for which `eligible` is true, from the distribution `p` over all arms."""
-    return DrawAmong(*drawing_kernel(with_rest)(p, eligible, *uniforms))
+    return DrawAmong(*drawing_kernel()(p, eligible, *uniforms))

@@ -73,8 +73,7 @@ def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffe
     record = layout.state
     if not isinstance(state, dict) or set(state) != set(record.names):
         raise ValueError(f"the state must have the fields {sorted(record.names)}, but got {shown(state)}")
-    shapes = dict.fromkeys(record.scalars, ()) | record.shapes(n_arms)
-    numbers = {name: _numbers(name, state[name], shape) for name, shape in shapes.items()}
+    numbers = {name: _numbers(name, state[name], shape) for name, shape in record.shapes(n_arms).items()}
     lowest = 0.0 if policy.plays_each_arm_first or policy.takes_advice else 5e-324
     drawn_from = {layout.distribution: DISTRIBUTION._replace(lowest=lowest)}
     _check_limits(drawn_from | dict(policy.limits), numbers, record.fields(record.pack(policy.init(n_arms))))

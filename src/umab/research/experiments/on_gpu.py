@@ -58,7 +58,7 @@ def _kind(cell: Cell) -> object:
 
 
 def _run(group: Sequence[Cell], out: Path, stop: threading.Event) -> None:
-    from umab.engine.on_gpu import simulate_cells
+    from umab.engine.gpu_trials import simulate_cells
 
     bar = Progress(sum(cell.n_rounds for cell in group), "running cells", False)  # never shown, as in `run_cell`
     works = {}
