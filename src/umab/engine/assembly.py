@@ -74,7 +74,7 @@ def steps_of(policy: Policy, kind: loops.Kind) -> dict[str, Any]:
     else:
         found |= {"advice_of": loops.no_advice, "advised": loops.unadvised}
     found["keep_coin"] = loops.keep_no_coin if policy.coin is None else loops.keep_each_coin
-    found |= {"pick": pick, "charge": charge, "due": loops.learn_due, "wait": wait}
+    found |= {"draw_any": loops.draw_any, "pick": pick, "charge": charge, "due": loops.learn_due, "wait": wait}
     return {**found, "play": loops.play_round, "play_trial": loops.play_trial}
 
 

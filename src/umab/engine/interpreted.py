@@ -13,12 +13,11 @@ from umab.algorithms.base import FullInformation, Policy
 from umab.algorithms.names import as_policy
 from umab.engine.advised import advice_for
 from umab.engine.delays import Delays
-from umab.engine.eligible import numbers_needed, refuse_full_information
-from umab.engine.streams import stream
+from umab.engine.streams import numbers_needed, stream
 from umab.maths.eligible import drawn_among
 from umab.maths.simplex import draw, rest_of
 from umab.tables.advice import Advice
-from umab.tables.losses import Losses
+from umab.tables.losses import Losses, refuse_away
 
 
 class Round(NamedTuple):
@@ -66,7 +65,8 @@ def play(
     table = Losses.of(losses, eligible=eligible)
     advised = None if advice is None else Advice.of(advice, table.n_rounds, table.n_arms)
     policy = advice_for(as_policy(policy).for_horizon(table.n_rounds), advised, table)
-    refuse_full_information(policy, table)
+    if policy.full_information:
+        refuse_away(table, policy.name)
     n_uniforms = numbers_needed(table, slice(0, table.n_rounds))
     uniforms = iter(np.random.Generator(stream(seed, trial)).random(n_uniforms).tolist())
     there = np.isfinite(table.table).tolist()

@@ -295,11 +295,9 @@ def draw_there(
     n_arms, n_there = len(probabilities), 0
     for k in range(n_arms):
         n_there += 1 if table.there[t, k] else 0
-    uniform = uniform_of(uniforms, used)
     if n_there == n_arms:
-        arm = draw(probabilities, uniform)
-        return arm, arm, probabilities[arm], rest_of(probabilities, uniform, arm), used + 1
-    other = uniform_of(uniforms, used + 1)
+        return draw_any(probabilities, table, t, uniforms, used)
+    uniform, other = uniform_of(uniforms, used), uniform_of(uniforms, used + 1)
     arm, _, account, probability, rest = drawn_among(probabilities, table.there[t], uniform, other)
     return arm, account, probability, rest, used + 2
 

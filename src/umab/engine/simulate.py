@@ -21,15 +21,14 @@ from umab.engine import loops
 from umab.engine.advised import advice_for
 from umab.engine.compiled import simulation_kernel
 from umab.engine.delays import Delays
-from umab.engine.eligible import numbers_needed, refuse_full_information
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
-from umab.engine.streams import stream
+from umab.engine.streams import numbers_needed, stream
 from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
 from umab.results.among import costs_of
 from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.results.result import Result
 from umab.tables.advice import Advice
-from umab.tables.losses import Losses, Table
+from umab.tables.losses import Losses, Table, refuse_away
 
 
 class _Options(TypedDict, total=False):
@@ -259,7 +258,8 @@ def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_
 
 def check_range(policy: Policy, losses: Losses) -> None:
     """Refuse a table with a loss that the policy does not accept, or that it needs and that is not there; say where."""
-    refuse_full_information(policy, losses)
+    if policy.full_information:
+        refuse_away(losses, policy.name)
     least, most = (np.argmin, np.argmax) if losses.eligible is None else (np.nanargmin, np.nanargmax)
     for at in (least(losses.table), most(losses.table)):
         row, column = divmod(int(at), losses.n_arms)
