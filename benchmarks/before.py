@@ -2,8 +2,8 @@
 
 `python -m benchmarks.before HEAD~1` prints the ratios of the times of HEAD to the times of HEAD~1: for simulations with
 every policy that both have, which count sampled regret, and for one decision at a time. Only public names are used, so
-any two commits can be compared. A turn takes the processor time of the fastest of three short runs, and what counts is the
-median over turns: other work on the machine hardly moves it.
+any two commits can be compared. A turn takes the processor time of the fastest of three short runs, and what counts is
+the median over turns: other work on the machine hardly moves it.
 """
 
 from __future__ import annotations

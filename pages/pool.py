@@ -52,7 +52,7 @@ def run_pool(
             record.regret[trial, t] = charge(record.spent[trial], probabilities, table, t, arm)
             place = t % size
             own.probabilities[place] = probability
-            store(note(parameters, state, arm, table.advice, t, own.tickets[place], own.blank), buffer)
+            store(note(parameters, state, arm, (), own.tickets[place], own.blank), buffer)
             own.links[ARM, place], own.links[ACCOUNT, place], copies[trial, place] = arm, arm, copy
             n_open[trial, copy] += 1
             s = line_up(own.links, t, own.delays[t, min(arm, own.delays.shape[1] - 1)])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -201,6 +202,6 @@ def test_whatever_is_compiled_at_a_call_is_compiled_without_contraction(monkeypa
 
     kernel = gpu.Kernel(threads.contract)
     kernel._launched = Dispatcher()
-    kernel(1, imported=object())
-    kernel((1, 2), imported=object())
+    kernel(1, imported=ModuleType("cuda"))
+    kernel((1, 2), imported=ModuleType("cuda"))
     assert options == [{"fma": False}] * 2 and nvvm.compile_ir is before

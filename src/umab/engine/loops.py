@@ -129,7 +129,7 @@ class Record(NamedTuple):
     spent: Buffer
     """What their choices have cost in the rounds in which each column of `Table.against` counts; it carries on."""
     regret: Buffer
-    arms: npt.NDArray[np.integer[Any]]
+    arms: npt.NDArray[np.int32]
     coins: npt.NDArray[np.int8]
     """No more than one column if the policy has no coin."""
 
