@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 import umab
 from umab.engine import compiled, loops
-from umab.engine.assembly import steps_of
 from umab.engine.delays import Delays
 from umab.engine.kernels import distribution, load, load_parameters, note, store
 from umab.engine.layout import blank_ticket, layout_of
@@ -93,5 +92,4 @@ def _kernel(policy: umab.Policy) -> Any:
 
     of_copies = nb.Array(nb.int64, 2, "C")
     signature = nb.void(*compiled.signature_of("late").args, of_copies, of_copies)
-    parts = {"uniform_of": loops.given_uniform}
-    return compiled._compile(run_pool, signature, policy, parts, steps_of(policy, "late"))
+    return compiled._compile(run_pool, signature, policy, "late", parts={"uniform_of": loops.given_uniform})

@@ -10,7 +10,7 @@ from umab.algorithms.base import Policy
 from umab.engine import kernels, loops
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, functions_in, text_of
-from umab.engine.layout import Layout
+from umab.engine.layout import layout_of
 
 Functions = Mapping[str, Any]
 """Functions as they are in their files, by the open names that they replace."""
@@ -31,17 +31,25 @@ class Assembly(NamedTuple):
 
     @classmethod
     def of(
-        cls, template: Any, policy: Policy, layout: Layout, steps: Functions, parts: Functions, *beside: str
+        cls,
+        template: Any,
+        policy: Policy,
+        kind: loops.Kind | None,
+        *beside: str,
+        parts: Functions | None = None,
+        steps: Functions | None = None,
     ) -> Assembly:
-        """Return what the kernel of a policy is made of; `beside` says what else its code depends on.
+        """Return what the kernel of a policy is made of, for a kind of simulation or for one decision at a time.
 
-        `parts` are beside those of the policy and its layout, or in place of them.
+        `parts` and `steps` are beside those that all such kernels have, or in place of them; `beside` says what else
+        its code depends on.
         """
-        hooks = kernels.hooks(policy)
+        layout, hooks = layout_of(policy), hooks_of(policy, kind)
+        steps = {**steps_of(policy, kind), **(steps or {})}
         used: dict[str, Any] = {}
         for step in (*steps.values(), template):
             used |= functions_in(step)
-        used |= {**buffer_functions(layout), **hooks, **parts}
+        used |= {**buffer_functions(layout), **hooks, **(parts or {})}
         used = {name: part for name, part in used.items() if name not in steps}
         # The names in the steps are still open, so only the code of the steps themselves counts here.
         made_of_them = repr({name: text_of(step.__code__) for name, step in steps.items()})
@@ -65,19 +73,47 @@ class Assembly(NamedTuple):
         return found
 
 
-def steps_of(policy: Policy, kind: loops.Kind) -> dict[str, Any]:
-    """Return the steps of a simulation of this kind, each after the steps that it calls."""
+def hooks_of(policy: Any, kind: loops.Kind | None = None) -> dict[str, FunctionType]:
+    """Return the functions of a policy that are compiled, by the open names that they replace."""
+    names = ["selected", "update_full" if policy.full_information else "update"]
+    names += ["advised"] * policy.takes_advice
+    names += ["remember"] * (policy.ticket(1) is not None)
+    names += [name for name in ("credited", "closed", "coin") if getattr(policy, name) is not None]
+    if "coin" in names and (policy.full_information or policy.takes_advice):
+        raise TypeError(
+            f"a policy with a coin must learn from one arm, without advice, but got {type(policy).__name__}"
+        )
+    found = {name: getattr(policy, name) for name in names}
+    if kind == "arms":
+        found |= {"advised": policy.advised_arms, "remember": policy.remember_arms}
+    for name, hook in found.items():
+        if not isinstance(hook, FunctionType):
+            raise TypeError(f"{name} must be a static method, but {type(policy).__name__}.{name} is not")
+    return found
+
+
+def steps_of(policy: Policy, kind: loops.Kind | None) -> dict[str, Any]:
+    """Return the steps of a simulation, or of one decision at a time, each after the steps that it calls."""
+    has_ticket, has_coin = policy.ticket(1) is not None, policy.coin is not None
+    alone = kernels.coin_told if has_coin else kernels.nothing_told
+    with_ticket = kernels.both_told if has_coin else kernels.ticket_told
+    # Only where arms are away may a loss go to the account of another arm.
+    apart = kind == "among" and policy.credited is not None
+    learns = kernels.learn_loss_apart if apart else kernels.learn_loss
+    found: dict[str, Any] = {
+        "told": with_ticket if has_ticket else alone,
+        "flip": kernels.flip_coin if has_coin else kernels.no_coin,
+        "note": kernels.note_in_ticket if has_ticket else kernels.note_draw,
+        "learn": kernels.learn_all_losses if policy.full_information else learns,
+        "close": kernels.close_nothing if policy.closed is None else kernels.close_draw,
+    }
+    if kind is None:
+        return found
     pick, charge, wait = loops.KINDS[kind]
-    found = kernels.steps(policy, apart=kind == "among")
     if policy.takes_advice:
         found["advice_of"] = loops.advice_of_round
     else:
         found |= {"advice_of": loops.no_advice, "advised": loops.unadvised}
-    found["keep_coin"] = loops.keep_no_coin if policy.coin is None else loops.keep_each_coin
+    found["keep_coin"] = loops.keep_each_coin if has_coin else loops.keep_no_coin
     found |= {"draw_any": loops.draw_any, "pick": pick, "charge": charge, "due": loops.learn_due, "wait": wait}
     return {**found, "play": loops.play_round, "play_trial": loops.play_trial}
-
-
-def hooks_for(policy: Any, kind: loops.Kind) -> dict[str, FunctionType]:
-    """Return the hooks of a policy over experts that take arms as advice, if this kind has that."""
-    return {"advised": policy.advised_arms, "remember": policy.remember_arms} if kind == "arms" else {}

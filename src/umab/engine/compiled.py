@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine import kernels, loops
-from umab.engine.assembly import Assembly, Functions, hooks_for, steps_of
+from umab.engine.assembly import Assembly, Functions, hooks_of
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
-from umab.engine.layout import Buffer, layout_of
+from umab.engine.layout import Buffer
 from umab.maths.eligible import drawn_among
 from umab.maths.simplex import are_distributions
 
@@ -53,8 +53,7 @@ def simulation_kernel(policy: Policy, kind: loops.Kind = "plain") -> Callable[..
 
 def compiled_loop(template: Callable[..., None], policy: Policy, kind: loops.Kind) -> Callable[..., None]:
     """Return a loop with the arguments of `loops.run`, compiled for policies of this type."""
-    parts = {"uniform_of": loops.given_uniform, **hooks_for(policy, kind)}
-    return _compile(template, signature_of(kind), policy, parts, steps_of(policy, kind))
+    return _compile(template, signature_of(kind), policy, kind, parts={"uniform_of": loops.given_uniform})
 
 
 @functools.cache
@@ -135,14 +134,14 @@ def advised_kernels(policy: Policy) -> tuple[Select, Select, Update]:
     import numba.types as nb
 
     def selecting(advice: object, kind: loops.Kind) -> Select:
-        signature = _typed(kernels.select_advised, advice=advice)
-        return _compile(kernels.select_advised, signature, policy, hooks_for(policy, kind))
+        types = _typed(kernels.select_advised, advice=advice)
+        return _compile(kernels.select_advised, types, policy, parts=hooks_of(policy, kind))
 
     by_rows = selecting(nb.Array(nb.float64, 2, "C", readonly=True), "rows")
     by_arms = selecting(nb.Array(nb.int64, 1, "C", readonly=True), "arms")
     # Without advice nothing can be selected first, so that there is nothing to note.
-    steps = {**kernels.steps(policy), "note": kernels.note_draw}
-    return by_rows, by_arms, _compile(kernels.take_in_noted, _typed(kernels.take_in_noted), policy, steps=steps)
+    steps, types = {"note": kernels.note_draw}, _typed(kernels.take_in_noted)
+    return by_rows, by_arms, _compile(kernels.take_in_noted, types, policy, steps=steps)
 
 
 def crediting_kernel(policy: Policy) -> Update:
@@ -203,16 +202,12 @@ def _compile(
     template: Callable[..., Any],
     signature: object,
     policy: Policy,
-    parts: Functions | None = None,
-    steps: Functions | None = None,
+    kind: loops.Kind | None = None,
+    **more: Functions,
 ) -> Callable[..., Any]:
-    """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler.
-
-    `parts` are functions that only this kernel calls, and `steps` its own steps, if it has any.
-    """
+    """Return the machine code of a kernel for policies of one type: from memory, the cache or the compiler."""
     options = repr(_OPTIONS_OF_KERNELS), repr(_OPTIONS_OF_PARTS)
-    steps = kernels.steps(policy) if steps is None else steps
-    made_of = Assembly.of(template, policy, layout_of(policy), steps, parts or {}, *options)
+    made_of = Assembly.of(template, policy, kind, *options, **more)
     key = made_of.key
     if key not in _kernels:
         with _one_at_a_time:

@@ -10,7 +10,7 @@ import dis
 from types import CodeType
 
 from umab.algorithms.base import Policy
-from umab.engine import kernels
+from umab.engine.assembly import hooks_of
 from umab.engine.fingerprint import reached
 
 _ROUNDED_ALIKE = {"sqrt", "fabs", "floor", "ceil", "frexp", "ldexp", "copysign", "isfinite", "isinf", "isnan"}
@@ -27,7 +27,7 @@ def has_same_bits_everywhere(policy: Policy) -> bool:
     >>> has_same_bits_everywhere(umab.policy("umab-nn")), has_same_bits_everywhere(umab.policy("exp3"))
     (True, False)
     """
-    return all(_is_rounded_alike(function.__code__) for function in reached(kernels.hooks(policy).values()))
+    return all(_is_rounded_alike(function.__code__) for function in reached(hooks_of(policy).values()))
 
 
 def _is_rounded_alike(code: CodeType) -> bool:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from umab.algorithms.base import Policy
 from umab.engine import loops, threads
-from umab.engine.assembly import Assembly, steps_of
+from umab.engine.assembly import Assembly
 from umab.engine.buffers import buffer_functions
 from umab.engine.compiled import with_cache
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
@@ -216,10 +216,10 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
     template = threads.run_in_thread if in_thread else threads.run_in_device
     constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
     sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
-    steps = {**steps_of(policy, kind), "play_thread": threads.play_in_thread}
     own_rings = threads.rings_at_once if kind == "plain" else threads.rings_when_due
     parts = {"uniform_of": loops.drawn_uniform, "rings_of": own_rings}
-    made_of = Assembly.of(template, policy, layout, steps, parts, _BUILD, repr(sizes), repr(constants))
+    steps, beside = {"play_thread": threads.play_in_thread}, (_BUILD, repr(sizes), repr(constants))
+    made_of = Assembly.of(template, policy, kind, *beside, parts=parts, steps=steps)
     key = made_of.key
     if key not in _kernels:
         rows_of = _rows_of()

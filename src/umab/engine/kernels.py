@@ -1,20 +1,19 @@
 """The steps that are compiled, with names left open for the functions of a policy.
 
 A kernel is compiled once for each type of policy: the compiler copies it and replaces the open names with functions.
-`hooks` returns functions of the policy itself, `steps` functions of this file; `umab.engine.loops` has those of a
-round, and `umab.engine.buffers` makes the functions for buffers. Nothing here depends on the compiler.
+`umab.engine.assembly` says which: functions of the policy itself, steps in this file and in `umab.engine.loops`, and
+those for buffers that `umab.engine.buffers` makes. Nothing here depends on the compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from umab.algorithms.base import HasProbabilities, Policy
+from umab.algorithms.base import HasProbabilities
 from umab.engine.layout import Buffer
 from umab.maths.simplex import Vector, draw, rest_of
 
@@ -217,36 +216,3 @@ def give_up(buffer: Buffer, n_arms: int, account: int, probability: float, room:
     """Close a draw without a loss; `room` is empty if the policy has no tickets."""
     given, state = load_parameters(buffer), load(buffer, n_arms)
     store(closed(given, state, account, probability, *told(room, n_arms, coin)), buffer)
-
-
-# The functions that replace the open names.
-
-
-def hooks(policy: Policy) -> dict[str, FunctionType]:
-    """Return the functions of a policy that are compiled, by the open names that they replace."""
-    names = ["selected", "update_full" if policy.full_information else "update"]
-    names += ["advised"] * policy.takes_advice
-    names += ["remember"] * (policy.ticket(1) is not None)
-    names += [name for name in ("credited", "closed", "coin") if getattr(policy, name) is not None]
-    if "coin" in names and (policy.full_information or policy.takes_advice):
-        raise TypeError(
-            f"a policy with a coin must learn from one arm, without advice, but got {type(policy).__name__}"
-        )
-    found = {name: getattr(policy, name) for name in names}
-    for name, hook in found.items():
-        if not isinstance(hook, FunctionType):
-            raise TypeError(f"{name} must be a static method, but {type(policy).__name__}.{name} is not")
-    return found
-
-
-def steps(policy: Policy, *, apart: bool = False) -> dict[str, Callable[..., object]]:
-    """Return the steps that the kernels of a policy use; `apart` if a loss may go to the account of another arm."""
-    has_ticket, has_coin = policy.ticket(1) is not None, policy.coin is not None
-    learns = learn_loss_apart if apart and policy.credited is not None else learn_loss
-    return {
-        "told": (both_told if has_coin else ticket_told) if has_ticket else coin_told if has_coin else nothing_told,
-        "flip": flip_coin if has_coin else no_coin,
-        "note": note_in_ticket if has_ticket else note_draw,
-        "learn": learn_all_losses if policy.full_information else learns,
-        "close": close_nothing if policy.closed is None else close_draw,
-    }

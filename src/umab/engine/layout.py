@@ -91,12 +91,9 @@ class Record(NamedTuple):
         shapes |= {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
         return shapes | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
 
-    def pack(self, value: object) -> Buffer:
-        """Return an array that holds the NamedTuple."""
-        return self.pack_fields({name: attrgetter(name)(value) for name in self.names})
-
-    def pack_fields(self, fields: Fields) -> Buffer:
-        """Return an array that holds the NamedTuple with these fields."""
+    def pack(self, value: object | Fields) -> Buffer:
+        """Return an array that holds a NamedTuple, or one with these fields."""
+        fields = value if isinstance(value, Mapping) else {name: attrgetter(name)(value) for name in self.names}
         n_arms = next((len(fields[name]) for name in (*self.vectors, *self.rows)), 0)
         arrays = [np.asarray(self.sizes, dtype=np.float64)]
         for name, shape in self.shapes(n_arms).items():
@@ -146,13 +143,9 @@ class Layout(NamedTuple):
             raise ValueError(f"the state must be for {n_arms} arms, but got one for {found}")
         return buffer
 
-    def pack(self, parameters: object, state: object) -> Buffer:
-        """Return a new buffer that holds the parameters and the state."""
+    def pack(self, parameters: object, state: object | Fields) -> Buffer:
+        """Return a new buffer that holds the parameters and the state, or one with these fields."""
         return np.concatenate([self.parameters.pack(parameters), self.state.pack(state)])
-
-    def pack_fields(self, parameters: object, fields: Fields) -> Buffer:
-        """Return a new buffer that holds the parameters and the state with these fields."""
-        return np.concatenate([self.parameters.pack(parameters), self.state.pack_fields(fields)])
 
     def unpack(self, buffer: Buffer) -> Any:
         """Return the state in `buffer`, in plain Python."""

@@ -109,7 +109,7 @@ def kept_ticket(
         return blank
     fields = dict(fields or {})
     before = fields.pop(ARMS, None)
-    kept = record.pack_fields(fields)
+    kept = record.pack(fields)
     check_ticket(policy, record, kept)
     if before is not None:
         if len(kept) != record.size(len(before)):

@@ -77,7 +77,7 @@ def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffe
     lowest = 0.0 if policy.plays_each_arm_first or policy.takes_advice else 5e-324
     drawn_from = {layout.distribution: DISTRIBUTION._replace(lowest=lowest)}
     _check_limits(drawn_from | dict(policy.limits), numbers, record.fields(record.pack(policy.init(n_arms))))
-    buffer = layout.sized(layout.pack_fields(policy.parameters_for(n_arms), numbers), n_arms)
+    buffer = layout.sized(layout.pack(policy.parameters_for(n_arms), numbers), n_arms)
     check_distribution(policy, layout.probabilities(buffer))
     return buffer
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from umab._support.files import write_atomically
 from umab._support.progress import Progress
 from umab.algorithms.names import policy_as_written as policy_of
+from umab.engine.assembly import hooks_of
 from umab.engine.delays import Delays
-from umab.engine.kernels import hooks
 from umab.engine.layout import layout_of
 from umab.engine.work import Work
 from umab.research.experiments.parts import as_part, losses_of_table, part_path, refuse_other_versions
@@ -51,7 +51,7 @@ def _kind(cell: Cell) -> object:
     """Return what cells that run at once have in common."""
     policy = policy_of(cell.policy).for_horizon(cell.table.n_rounds)
     layout = layout_of(policy)
-    same_code = tuple(hooks(policy).values()), layout, len(layout.start(policy, cell.table.n_arms))
+    same_code = tuple(hooks_of(policy).values()), layout, len(layout.start(policy, cell.table.n_arms))
     table = cell.table
     alone = table.digest if table.n_away else ""
     return same_code, table.n_rounds, table.n_arms, alone, cell.delay, cell.seed, cell.n_trials
