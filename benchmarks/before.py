@@ -42,7 +42,7 @@ def losses_of(policy, n_rounds, n_arms):
 
 
 def simulated(policy, n_arms):
-    n_trials = max(32, 640 // n_arms)
+    n_trials = max(64, 1600 // n_arms)
     table = umab.Losses.of(losses_of(policy, 1000, n_arms))
     return lambda: umab.simulate(
         policy, table, n_trials=n_trials, expected=False, n_threads=1, keep="summary", progress=False

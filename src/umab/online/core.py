@@ -75,6 +75,7 @@ class Core:
         self._load_kernels()
         self._has_tickets, self._has_coin = self.layout.ticket is not None, policy.coin is not None
         self._is_plain = not (self._has_tickets or self._has_coin)
+        self._id_ends = TICKET if self._has_tickets and policy.needs_ticket else ""
         self._tells_accounts, self._tells_closed = policy.credited is not None, policy.closed is not None
         self._blanks = functools.cache(functools.partial(blank_ticket, policy, self.layout))
         self._before: Before | None = None
@@ -141,8 +142,7 @@ class Core:
             account, account_probability, ticket = index, probability, None
             identity = f"{self._id_begins}{number}"
         else:
-            needs_ticket = self._has_tickets and self.policy.needs_ticket
-            identity = f"{self._id_begins}{number}{TICKET * needs_ticket if eligible is None else AMONG}"
+            identity = f"{self._id_begins}{number}{self._id_ends if eligible is None else AMONG}"
             ticket = self._blank_ticket() if self._has_tickets else None
             if eligible is None:
                 index, probability, coin = self._selected(self.buffer, uniform, -1, 0.0, ticket)
