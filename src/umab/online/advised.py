@@ -13,10 +13,9 @@ from umab._support.checks import shown
 from umab.algorithms.advised import Advised
 from umab.algorithms.base import Policy
 from umab.engine.compiled import advised_kernels, distributions_kernel
-from umab.engine.layout import Buffer, blank_ticket
-from umab.online.choice import Choice, Draw, Label, labels_of
-from umab.online.core import Core
-from umab.online.ids import TICKET
+from umab.engine.layout import Buffer
+from umab.online.choice import Draw, Label, labels_of
+from umab.online.core import Advice, Core
 from umab.online.saved import read_labels
 from umab.tables.advice import EXACT, SUMS_TO_1, bad_row, normalised
 
@@ -26,33 +25,25 @@ Array = npt.NDArray[Any]
 class AdvisedCore(Core):
     """A core whose draws follow the advice of experts."""
 
-    experts: tuple[Label, ...]
-
     def _load_kernels(self) -> None:
         if not self.policy.takes_advice:
             raise ValueError(f"experts are for a policy over experts, but got {self.policy.name}")
         self._select_by_rows, self._select_by_arms, self._update = advised_kernels(self.policy)
         self._are_distributions = distributions_kernel()
-        self._blank = blank_ticket(self.policy, self.layout, 1)
 
-    def _blank_ticket(self) -> Buffer:
-        return self._blank.copy()  # its size does not depend on the arms
-
-    def draw_advised(self, advice: Array) -> Choice:
-        """Draw an arm by advice that `array_of` returned; the choice is open from now on."""
-        drawn_at = self.clock()
-        uniforms = self.uniforms
-        if not uniforms.waiting:
-            uniforms.refill()
-        ticket, number, n_arms = self._blank_ticket(), self.n_drawn, len(self.labels)
+    def _selected(
+        self,
+        buffer: Buffer,
+        uniform: float,
+        arm: int,
+        rest: float,
+        ticket: Buffer | None,
+        advice: Advice | None = None,
+    ) -> tuple[int, float, int]:
+        """Draw an arm by advice, and let the policy note it in the ticket; there is no coin."""
+        assert advice is not None
         select = self._select_by_rows if advice.ndim == 2 else self._select_by_arms
-        index, probability = select(self.buffer, n_arms, uniforms.waiting.pop(), advice, ticket)
-        choice = Choice(self.labels[index], index, probability, f"{self._id_begins}{number}{TICKET}")
-        self.open[choice.id] = (choice, index, index, probability, ticket, drawn_at, number, -1)
-        self.n_drawn = number + 1
-        self.tallies[index].selected += 1
-        self._before = None
-        return choice
+        return *select(buffer, len(self.labels), uniform, advice, ticket), -1
 
     def array_of(self, advice: Any) -> Array:
         """Return advice as the arms of all experts, or else as a row of probabilities for each of them; checked."""

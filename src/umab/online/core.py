@@ -31,6 +31,9 @@ from umab.online.ids import AMONG, TICKET, Numbers, new_space, parsed
 from umab.online.migrations import VERSION, check_version, migrated
 from umab.online.uniforms import Uniforms
 
+Advice = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+"""What experts advise, checked: a row of probabilities for each, or the index of an arm, −1 if one abstains."""
+
 _new = tuple.__new__
 _NO_TICKET = np.empty(0)
 
@@ -40,6 +43,8 @@ class Core:
 
     buffer: Buffer
     probabilities: npt.NDArray[np.float64]
+    experts: tuple[Label, ...] = ()
+    """Who gives advice in every round; nobody, for most policies."""
     labels: tuple[Any, ...]
     """The labels of the arms; the learner knows of what type they are."""
     index: dict[Any, int]
@@ -129,8 +134,11 @@ class Core:
         """Return a ticket to be filled in."""
         return self._blanks(len(self.labels)).copy()
 
-    def draw(self, eligible: npt.NDArray[np.bool_] | None) -> Choice:
-        """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on."""
+    def draw(self, eligible: npt.NDArray[np.bool_] | None, advice: Advice | None = None) -> Choice:
+        """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on.
+
+        With experts, it is drawn by their advice, which was checked.
+        """
         drawn_at = self.clock()  # first: if it fails, nothing has changed
         uniforms = self.uniforms
         if not uniforms.waiting:  # as `Uniforms.take`, without the call
@@ -145,7 +153,7 @@ class Core:
             identity = f"{self._id_begins}{number}{self._id_ends if eligible is None else AMONG}"
             ticket = self._blank_ticket() if self._has_tickets else None
             if eligible is None:
-                index, probability, coin = self._selected(self.buffer, uniform, -1, 0.0, ticket)
+                index, probability, coin = self._selected(self.buffer, uniform, -1, 0.0, ticket, advice)
                 account, account_probability = index, probability
             else:
                 both = uniform, uniforms.take()
@@ -160,7 +168,13 @@ class Core:
         return choice
 
     def _selected(
-        self, buffer: Buffer, uniform: float, arm: int, rest: float, ticket: Buffer | None
+        self,
+        buffer: Buffer,
+        uniform: float,
+        arm: int,
+        rest: float,
+        ticket: Buffer | None,
+        advice: Advice | None = None,
     ) -> tuple[int, float, int]:
         """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin."""
         n_arms = len(self.labels)

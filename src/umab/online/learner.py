@@ -24,7 +24,7 @@ from umab.online import advised, forks
 from umab.online.advised import AdvisedCore, start
 from umab.online.arguments import Clock, clock_of, seed_of
 from umab.online.choice import Choice, Draw, L, Label, checked_draw, labels_of
-from umab.online.core import Core
+from umab.online.core import Advice, Core
 from umab.online.counters import Counter
 from umab.online.feedback import as_loss, both_shown, refusal
 from umab.online.guarded import Guarded, changing, nested
@@ -185,18 +185,15 @@ class Learner(Guarded, Generic[L]):
                 # Now and then, even if every draw takes two numbers.
                 if len(core.uniforms.waiting) < 2 and not core.policy.takes_advice:
                     self._hints.on_certainty(core.labels, core.probabilities)
-                if advice is not None or isinstance(core, AdvisedCore):
-                    given, drawing = self._advised(advice, among)
-                    drawn = [drawing.draw_advised(given) for _ in range(n_choices)]
-                    return drawn[0] if k is None else drawn
+                given = None if advice is None and not core.experts else self._advised(advice, among)
                 if k is None:
-                    return core.draw(eligible)
-                return [core.draw(eligible) for _ in range(n_choices)]
+                    return core.draw(eligible, given)
+                return [core.draw(eligible, given) for _ in range(n_choices)]
             finally:
                 self._busy = False
 
-    def _advised(self, advice: Any, among: Iterable[L] | None) -> tuple[npt.NDArray[Any], AdvisedCore]:
-        """Return advice, checked, and the core that draws by it."""
+    def _advised(self, advice: Any, among: Iterable[L] | None) -> Advice:
+        """Return advice, checked."""
         core = self._core
         if not isinstance(core, AdvisedCore):
             raise ValueError(f"advice must be for a policy over experts, such as umab-e, but got {core.policy.name}")
@@ -204,7 +201,7 @@ class Learner(Guarded, Generic[L]):
             raise ValueError("among must not be given with advice: an arm that nobody advises is never drawn")
         if advice is None:
             raise ValueError(f"advice must be given in every round, by {list(core.experts)}, but got none")
-        return core.array_of(advice), core
+        return core.array_of(advice)
 
     def _eligible(self, among: Iterable[L]) -> npt.NDArray[np.bool_] | None:
         """Return which arms are eligible, or None if all are."""
@@ -529,7 +526,7 @@ class Learner(Guarded, Generic[L]):
     @property
     def experts(self) -> tuple[Label, ...]:
         """The names of the experts; empty for a policy without them."""
-        return getattr(self._core, "experts", ())
+        return self._core.experts
 
     def weights(self) -> dict[Label, float]:
         """Return how much each expert counts now; the weights sum to 1. Empty for a policy without experts.
