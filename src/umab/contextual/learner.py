@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from umab._support import checks
@@ -22,6 +22,7 @@ from umab.online.choice import Choice, Label, labels_of
 from umab.online.feedback import as_loss
 from umab.online.guarded import Guarded
 from umab.online.learner import Learner as OnlineLearner
+from umab.online.saved import read_file
 
 FORMAT, VERSION = "umab.contextual.Learner", 1
 
@@ -293,11 +294,9 @@ class Learner(Guarded):
         fresh: bool = False,
     ) -> Self:
         """Return the learner that `save` wrote to a file; the options are those of `from_json`."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-            return cls.from_json(text, experts=experts, unpickle=unpickle, seed=seed, fresh=fresh)
-        except ValueError as error:
-            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+        return read_file(
+            path, functools.partial(cls.from_json, experts=experts, unpickle=unpickle, seed=seed, fresh=fresh)
+        )
 
     def __repr__(self) -> str:
         """Name the arms and the experts."""

@@ -17,6 +17,9 @@ class Guarded:
     _lock: threading.RLock
     _busy: bool
 
+    def __init__(self) -> None:
+        self._guard()
+
     def _guard(self) -> None:
         self._lock = threading.RLock()  # a signal handler may look at what is in the middle of a call
         self._busy = False  # whether a call is changing it

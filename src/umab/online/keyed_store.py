@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple
 from umab._support.files import write_atomically
 from umab.online import forks
 from umab.online.choice import Label
-from umab.online.guarded import nested
+from umab.online.guarded import Guarded
 from umab.online.saved import read_labels
 
 FORMAT, VERSION = "umab.Learners", 1
@@ -75,9 +75,9 @@ class Store:
         _all.add(self)
 
     def _renew(self) -> None:
-        self._lock, self._saving = threading.RLock(), threading.RLock()
-        self._is_busy = self._is_saving = self._is_closed = False
-        self.is_forking = False
+        self._lock = threading.RLock()
+        self._loading, self._saving = Guarded(), Guarded()
+        self._is_closed = self.is_forking = False
 
     def _use(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -136,26 +136,14 @@ class Store:
     @contextlib.contextmanager
     def loading(self) -> Iterator[None]:
         """Hold the lock while learners come and go; a signal handler that comes in between is refused."""
-        with self.opened():
-            if self._is_busy:
-                raise nested()
-            self._is_busy = True
-            try:
-                yield
-            finally:
-                self._is_busy = False
+        with self.opened(), self._loading._changing():
+            yield
 
     @contextlib.contextmanager
     def saving(self) -> Iterator[None]:
         """Let one save end before the next begins, so that an older state never replaces a newer one."""
-        with self._saving:
-            if self._is_saving:
-                raise nested()
-            self._is_saving = True
-            try:
-                yield
-            finally:
-                self._is_saving = False
+        with self._saving._changing():
+            yield
 
     def add(self, key: str) -> None:
         """Add a key, if it is new."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 import datetime
+import functools
 import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, Literal, Self, overload
 
 import numpy as np
@@ -32,7 +32,7 @@ from umab.online.hints import QUIET, Hints
 from umab.online.logs import foreign as foreign_choice
 from umab.online.logs import learnable, rows_of
 from umab.online.metrics import as_text
-from umab.online.saved import read_text
+from umab.online.saved import read_file, read_text
 
 
 class Learner(Guarded, Generic[L]):
@@ -704,11 +704,7 @@ class Learner(Guarded, Generic[L]):
         clock: Clock = time.time,
     ) -> Self:
         """Return the learner that `save` wrote to a file; the options are those of `from_json`."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-            return cls.from_json(text, policy=policy, seed=seed, fresh=fresh, clock=clock)
-        except ValueError as error:
-            raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+        return read_file(path, functools.partial(cls.from_json, policy=policy, seed=seed, fresh=fresh, clock=clock))
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return a snapshot, and the policy, which need not be registered."""

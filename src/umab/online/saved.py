@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,16 @@ from umab.engine.layout import Buffer, Layout, Record, check_distribution
 from umab.online.choice import Label, labels_of
 
 FORMAT = "umab.Learner"
+
+T = TypeVar("T")
+
+
+def read_file(path: str | os.PathLike[str], read: Callable[[str], T]) -> T:
+    """Return what `read` makes of the text of a file; its errors name the file."""
+    try:
+        return read(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
 
 
 def read_text(text: str) -> dict[str, Any]:
