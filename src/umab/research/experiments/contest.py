@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,10 @@ MEAN_WANTED, WORST_WANTED = 0.75, 2.0
 _RESAMPLED = 1000
 
 Array = npt.NDArray[np.float64]
+Weights = npt.NDArray[np.number]
+"""How often each trial counts: samples × trials."""
+
+E = TypeVar("E", bound=Entry)
 
 
 def competitors() -> tuple[str, ...]:
@@ -112,6 +116,60 @@ class Trials(NamedTuple):
         return dict(zip(taken, self.final_regrets(taken.values(), losses), strict=True))
 
 
+class Scored(Protocol):
+    """What all policies did on a table, and what that is worth."""
+
+    @property
+    def entry(self) -> Entry:
+        """The table before it was made."""
+
+    @property
+    def regrets(self) -> dict[str, Array]:
+        """The final regrets of the trials, by policy."""
+
+    def score(self, name: str, weights: Weights) -> Array:
+        """Return the score of a policy if each trial counts as often as `weights` says: one for each sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Scores on tables; a policy that does not accept the losses of a table has no number there."""
+
+    tables: Sequence[Scored]
+    policies: tuple[str, ...]
+    n_trials: int
+
+    @cached_property
+    def values(self) -> Array:
+        """The scores: tables × policies."""
+        return np.asarray(self._weighted(np.ones((1, self.n_trials)))[0])
+
+    @cached_property
+    def resampled(self) -> Array:
+        """The scores with resampled trials, which are the same for all policies: samples × tables × policies."""
+        return self._weighted(resampled_trials(self.n_trials))
+
+    def _weighted(self, weights: Weights) -> Array:
+        found = np.full((len(weights), len(self.tables), len(self.policies)), np.nan)
+        for row, table in enumerate(self.tables):
+            for column, name in enumerate(self.policies):
+                if name in table.regrets:
+                    found[:, row, column] = table.score(name, weights)
+        return found
+
+    def mean(self, name: str) -> Estimate:
+        """Return the geometric mean of the scores of a policy; not a number if it does not accept all tables."""
+        column = self.policies.index(name)
+        return estimate(geometric(self.values[:, column]), geometric(self.resampled[:, :, column]))
+
+    def largest(self, values: Array, resampled: Array) -> tuple[Estimate, str]:
+        """Return the largest of one value per table, and the name of its table; `resampled` has samples × tables."""
+        if np.isnan(values).all():
+            return Estimate(math.nan, math.nan), "–"
+        at = int(np.nanargmax(values))
+        return estimate(values[at], resampled[:, at]), self.tables[at].entry.name
+
+
 @dataclass(frozen=True, eq=False)
 class Played:
     """What all policies did on one table."""
@@ -133,6 +191,12 @@ class Played:
         """Whether the regret of choosing at random is large enough for a score."""
         return self.at_random.mean > 0.0 and self.at_random.mean >= SURE * self.at_random.se
 
+    def score(self, name: str, weights: Weights) -> Array:
+        """Return the regret relative to that of choosing at random, `FLOOR` or more: one for each sample of trials."""
+        each = self.regrets[name] / float(self.regrets[AT_RANDOM].mean())
+        means = each[0] + weights @ (each - each[0]) / len(each)  # exact if all trials are equal
+        return np.asarray(np.maximum(means, FLOOR))
+
 
 @dataclass(frozen=True, eq=False)
 class Standings:
@@ -148,6 +212,13 @@ class Standings:
     seed: int
     data_seed: int
 
+    @classmethod
+    def of(
+        cls, half: Half, tables: Iterable[Played], policies: Iterable[str], trials: Trials, data_seed: int
+    ) -> Standings:
+        """Return the scores of these policies on tables that were played."""
+        return cls(half, tuple(tables), tuple(policies), trials.n_trials, trials.seed, data_seed)
+
     @cached_property
     def scored(self) -> tuple[Played, ...]:
         """The tables that have a score."""
@@ -159,26 +230,13 @@ class Standings:
         return tuple(name for name in self.policies if name != AT_RANDOM and name not in STEADY_ABLATIONS.values())
 
     @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.scored, self.policies, self.n_trials)
+
+    @property
     def relative(self) -> Array:
         """The scores."""
-        return np.asarray(self._relative(np.ones((1, self.n_trials)))[0])
-
-    @cached_property
-    def _resampled(self) -> Array:
-        """The scores with resampled trials, which are the same for all policies: samples × tables × policies."""
-        return self._relative(resampled_trials(self.n_trials))
-
-    def _relative(self, weights: npt.NDArray[np.number]) -> Array:
-        """Return the scores if each trial counts as often as `weights` says: samples × tables × policies."""
-        found = np.full((len(weights), len(self.scored), len(self.policies)), np.nan)
-        for row, table in enumerate(self.scored):
-            at_random = float(table.regrets[AT_RANDOM].mean())
-            for column, name in enumerate(self.policies):
-                if name in table.regrets:
-                    each = table.regrets[name] / at_random
-                    means = each[0] + weights @ (each - each[0]) / self.n_trials  # exact if all trials are equal
-                    found[:, row, column] = np.maximum(means, FLOOR)
-        return found
+        return self._grid.values
 
     def columns(self, names: Iterable[str]) -> list[int]:
         """Return the columns of these policies, leaving out policies that were not run."""
@@ -194,8 +252,7 @@ class Standings:
 
     def mean(self, name: str) -> Estimate:
         """Return the mean score of a policy; not a number if it does not accept all tables."""
-        (column,) = self.columns([name])
-        return estimate(geometric(self.relative[:, column]), geometric(self._resampled[:, :, column]))
+        return self._grid.mean(name)
 
     def ratio(self, name: str, *, without: int = 0) -> Estimate:
         """Return the mean score of a policy, divided by the best competitor's.
@@ -207,12 +264,12 @@ class Standings:
         (own,), (other,) = self.columns([name]), self.columns([self.best_competitor])
         quotients = self.relative[:, own] / self.relative[:, other]
         kept = np.argsort(quotients)[without:]
-        resampled = self._resampled[:, :, own] / self._resampled[:, :, other]
+        resampled = self._grid.resampled[:, :, own] / self._grid.resampled[:, :, other]
         return estimate(geometric(quotients[kept]), geometric(resampled[:, kept]))
 
     def quotient(self, name: str, other: str) -> Estimate:
         """Return the mean score of a policy, divided by that of another; not a number if one has none."""
-        resampled = self._quotients(name, other, self._resampled)
+        resampled = self._quotients(name, other, self._grid.resampled)
         return estimate(geometric(self._quotients(name, other, self.relative)), geometric(resampled))
 
     def price(self, name: str) -> Estimate:
@@ -221,16 +278,12 @@ class Standings:
 
     def highest_price(self, name: str) -> tuple[Estimate, str]:
         """Return the largest quotient of these scores on one table, and the name of the table."""
-        resampled = self._quotients(name, STEADY, self._resampled)
-        return largest(self._quotients(name, STEADY, self.relative), resampled, self._names_of_tables)
+        resampled = self._quotients(name, STEADY, self._grid.resampled)
+        return self._grid.largest(self._quotients(name, STEADY, self.relative), resampled)
 
     def _quotients(self, name: str, other: str, relative: Array) -> Array:
         (above,), (below,) = self.columns([name]), self.columns([other])
         return np.asarray(relative[..., above] / relative[..., below])
-
-    @property
-    def _names_of_tables(self) -> list[str]:
-        return [table.entry.name for table in self.scored]
 
     def to_best(self, name: str) -> Array:
         """Return, for each table, the score of a policy as a multiple of the best competitor's there."""
@@ -245,8 +298,8 @@ class Standings:
 
     def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the largest of these multiples, and the name of its table."""
-        resampled = self._to_best(name, self._resampled)
-        return largest(self._to_best(name, self.relative), resampled, self._names_of_tables)
+        resampled = self._to_best(name, self._grid.resampled)
+        return self._grid.largest(self._to_best(name, self.relative), resampled)
 
     def n_played(self, name: str) -> int:
         """Return on how many of the scored tables a policy was run: those whose losses it accepts."""
@@ -291,20 +344,12 @@ def contest(
     names = tuple(dict.fromkeys((RECOMMENDED, STEADY, *competitors(), AT_RANDOM, *more, *policies)))
     run = without_range(names)
     n_trials = checks.whole("n_trials", n_trials, least=2)
-    chosen = {half: [(entry, entry.losses(real, data_seed)) for entry in entries(half)] for half in halves}
-    n_rounds = sum(losses.n_rounds for found in chosen.values() for _, losses in found)
-    work = n_rounds * n_trials * (len(names) + 1)
+    chosen = {half: made(entries(half), real, data_seed) for half in halves}
+    work = sum(map(n_rounds, chosen.values())) * n_trials * (len(names) + 1)
     with Progress(work, "running the suite", progress, unit="rounds") as bar:
         trials = Trials(n_trials, seed, n_threads, bar, device)
         return [
-            Standings(
-                half,
-                tuple(play(entry, losses, run, trials) for entry, losses in found),
-                names,
-                n_trials,
-                seed,
-                data_seed,
-            )
+            Standings.of(half, (play(*each, run, trials) for each in found), names, trials, data_seed)
             for half, found in chosen.items()
         ]
 
@@ -316,6 +361,16 @@ def without_range(names: Iterable[str]) -> dict[str, Policy]:
         if policy.full_information or policy.needs_range:
             raise ValueError(f"policies on the suite must see one arm per round and need no range, but got {name}")
     return found
+
+
+def made(chosen: Iterable[E], real: bool | None, data_seed: int) -> list[tuple[E, Losses]]:
+    """Return tables of the suite with their losses."""
+    return [(entry, entry.losses(real, data_seed)) for entry in chosen]
+
+
+def n_rounds(tables: Iterable[tuple[Entry, Losses]]) -> int:
+    """Return how many rounds tables have in all."""
+    return sum(losses.n_rounds for _, losses in tables)
 
 
 def play(entry: Entry, losses: Losses, policies: Mapping[str, Policy], trials: Trials) -> Played:
@@ -343,11 +398,3 @@ def geometric(values: Array) -> Array:
 def estimate(value: Array, resampled: Array) -> Estimate:
     """Return a number, with the error that it has if the trials are resampled."""
     return Estimate(float(value), mean_and_sd(resampled)[1])
-
-
-def largest(values: Array, resampled: Array, tables: Sequence[str]) -> tuple[Estimate, str]:
-    """Return the largest of one value per table, and the name of its table; `resampled` has samples × tables."""
-    if np.isnan(values).all():
-        return Estimate(math.nan, math.nan), "–"
-    at = int(np.nanargmax(values))
-    return estimate(values[at], resampled[:, at]), tables[at]

@@ -27,6 +27,7 @@ from umab.research.experiments.contest import (
     STEADY,
     Array,
     Estimate,
+    Weights,
     estimate,
     resampled_trials,
     seed_of_part,
@@ -60,7 +61,7 @@ class Served:
         """Return the score with resampled trials, which are the same for all worlds and policies."""
         return self.scores(name, against, resampled_trials(len(self.at_random)))
 
-    def scores(self, name: str, against: Against, weights: Array | np.ndarray[tuple[int, int]]) -> Array:
+    def scores(self, name: str, against: Against, weights: Weights) -> Array:
         """Return the score if each trial counts as often as `weights` says: one for each row of them."""
         best = self.best[against]
         return np.asarray((weights @ (self.costs[name] - best)) / (weights @ (self.at_random - best)))

@@ -34,6 +34,8 @@ from umab.research.experiments.contest import (
     Standings,
     Trials,
     competitors,
+    made,
+    n_rounds,
     play,
     seed_of_part,
     without_range,
@@ -115,31 +117,23 @@ def tails(
     basic = without_range((RECOMMENDED, STEADY, *FOR_TAILS, AT_RANDOM))
     n_trials = checks.whole("n_trials", n_trials, least=2)
     heavy = {half: entries(half, group="heavy") for half in halves}
-    general = {half: [(entry, entry.losses(real, data_seed)) for entry in entries(half)] for half in halves}
+    general = {half: made(entries(half), real, data_seed) for half in halves}
     work = n_trials * (
         sum(entry.n_rounds for found in heavy.values() for entry in found) * len(run)
-        + sum(losses.n_rounds for found in general.values() for _, losses in found) * (len(basic) + 1)
+        + sum(map(n_rounds, general.values())) * (len(basic) + 1)
     )
     with Progress(work, "running the suite", progress, unit="rounds") as bar:
         trials = Trials(n_trials, seed, n_threads, bar)
         return [
             Tails(
-                Standings(
+                Standings.of(
                     half,
-                    tuple(play_by_means(entry, run, trials, data_seed) for entry in heavy[half]),
+                    (play_by_means(entry, run, trials, data_seed) for entry in heavy[half]),
                     (*run, AT_RANDOM),
-                    n_trials,
-                    seed,
+                    trials,
                     data_seed,
                 ),
-                Standings(
-                    half,
-                    tuple(play(entry, losses, basic, trials) for entry, losses in general[half]),
-                    tuple(basic),
-                    n_trials,
-                    seed,
-                    data_seed,
-                ),
+                Standings.of(half, (play(*each, basic, trials) for each in general[half]), basic, trials, data_seed),
             )
             for half in halves
         ]

@@ -16,14 +16,13 @@ group, divided by those of `STEADY`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from umab._support import checks
 from umab._support.progress import Progress
@@ -40,13 +39,13 @@ from umab.research.experiments.contest import (
     STEADY,
     Array,
     Estimate,
+    Grid,
     Standings,
     Trials,
-    estimate,
-    geometric,
-    largest,
+    Weights,
+    made,
+    n_rounds,
     play,
-    resampled_trials,
     seed_of_part,
 )
 from umab.tables.losses import Losses, Table
@@ -105,6 +104,12 @@ class Tracked:
         """The rounds in which the yardstick starts anew."""
         return _right_times(self.entry, self.losses, self.starts, self.period)
 
+    def score(self, name: str, weights: Weights) -> Array:
+        """Return the share of the gain, `SMALLEST_SHARE` or more: one for each sample of trials."""
+        gained = weights @ (self.at_random - self.regrets[name])
+        possible = weights @ (self.at_random - self.restarted)
+        return np.asarray(np.maximum(gained / possible, SMALLEST_SHARE))
+
 
 @dataclass(frozen=True, eq=False)
 class Shares:
@@ -127,35 +132,22 @@ class Shares:
         return tuple(name for name in self.policies if name not in ABLATIONS.values())
 
     @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self.tables, self.policies, self.stationary.n_trials)
+
+    @property
     def shares(self) -> Array:
         """The shares."""
-        return np.asarray(self._shares(np.ones((1, self.stationary.n_trials)))[0])
-
-    @cached_property
-    def _resampled(self) -> Array:
-        return self._shares(resampled_trials(self.stationary.n_trials))
-
-    def _shares(self, weights: npt.NDArray[np.number]) -> Array:
-        """Return the shares if each trial counts as often as `weights` says: samples × tables × policies."""
-        found = np.full((len(weights), len(self.tables), len(self.policies)), np.nan)
-        for row, table in enumerate(self.tables):
-            possible = weights @ (table.at_random - table.restarted)
-            for column, name in enumerate(self.policies):
-                if name in table.regrets:
-                    gained = weights @ (table.at_random - table.regrets[name])
-                    found[:, row, column] = np.maximum(gained / possible, SMALLEST_SHARE)
-        return found
+        return self._grid.values
 
     def mean(self, name: str) -> Estimate:
         """Return the mean share of a policy; not a number if it does not accept all tables."""
-        column = self.policies.index(name)
-        return estimate(geometric(self.shares[:, column]), geometric(self._resampled[:, :, column]))
+        return self._grid.mean(name)
 
     def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the smallest share of a policy, and the name of its table."""
         column = self.policies.index(name)
-        names = [table.entry.name for table in self.tables]
-        negative, table = largest(-self.shares[:, column], -self._resampled[:, :, column], names)
+        negative, table = self._grid.largest(-self.shares[:, column], -self._grid.resampled[:, :, column])
         return Estimate(-negative.value, negative.se), table
 
     def below(self, name: str) -> list[str]:
@@ -226,12 +218,12 @@ def track(
         checks.one_of("a name", name, known)
     chosen = {half: _Tables.of(half, names, data_seed, real) for half in halves}
     searched = _searched([entry for found in chosen.values() for entry, _ in found.changing], data_seed)
-    n_rounds = (
-        _n_rounds(searched.values()) * (len(PERIODS) + 1)
-        + sum(_n_rounds(losses for _, losses in found.changing) for found in chosen.values()) * (len(run) + 1)
-        + sum(_n_rounds(losses for _, losses in found.stationary) for found in chosen.values()) * (len(run) + 3)
+    work = (
+        sum(losses.n_rounds for losses in searched.values()) * (len(PERIODS) + 1)
+        + sum(n_rounds(found.changing) for found in chosen.values()) * (len(run) + 1)
+        + sum(n_rounds(found.stationary) for found in chosen.values()) * (len(run) + 3)
     )
-    with Progress(n_trials * n_rounds, "running the suite", progress, unit="rounds") as bar:
+    with Progress(n_trials * work, "running the suite", progress, unit="rounds") as bar:
         trials = Trials(n_trials, seed, n_threads, bar, device)
         periods = {kind: best_period(losses, trials) for kind, losses in searched.items()}
         return [
@@ -261,8 +253,8 @@ class _Tables(NamedTuple):
             return names is None or entry.name in names
 
         return cls(
-            [(each, each.losses(real, data_seed)) for each in entries(half, group="changing") if wanted(each)],
-            [(each, each.losses(real, data_seed)) for each in _stationary(half) if wanted(each)],
+            made(filter(wanted, entries(half, group="changing")), real, data_seed),
+            made(filter(wanted, _stationary(half)), real, data_seed),
         )
 
 
@@ -275,10 +267,6 @@ def _searched(changing: Sequence[ChangingEntry], data_seed: int) -> dict[str, Lo
     kinds = {entry.kind for entry in changing if entry.by_period}
     development = entries("development", group="changing")
     return {each.kind: each.losses(None, data_seed) for each in development if each.kind in kinds}
-
-
-def _n_rounds(tables: Iterable[Losses]) -> int:
-    return sum(losses.n_rounds for losses in tables)
 
 
 def _policies(names: Sequence[str]) -> dict[str, Policy]:
@@ -335,7 +323,7 @@ def _on_stationary(
         play(entry, losses, {name: told(policy, losses, 1) for name, policy in every.items()}, trials)
         for entry, losses in tables
     )
-    return Standings(half, tuple(played), tuple(every), trials.n_trials, trials.seed, data_seed)
+    return Standings.of(half, played, every, trials, data_seed)
 
 
 def _costs(losses: Losses) -> Table:
