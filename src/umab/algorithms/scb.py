@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from umab.algorithms.base import NoParameters, Policy
+from umab.algorithms.base import NoParameters, Policy, S
 from umab.algorithms.limits import DISTRIBUTION, ROUND, SUMS, UNIT, Limits
 from umab.maths import simplex
 from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
@@ -23,22 +23,23 @@ class State(NamedTuple):
     round: float  # t
 
 
+def first_state(n_arms: int) -> State:
+    """Return the uniform distribution, with nothing summed yet."""
+    return State(
+        probabilities=simplex.uniform(n_arms),
+        iterate=simplex.uniform(n_arms),
+        loss_sums=[0.0] * n_arms,
+        scale=0.0,
+        unit=FINEST_UNIT,
+        round=1.0,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class ScaleClipping(Policy[State, NoParameters]):
-    """What SCB and SCB-IX share: losses are clipped to a scale that grows with them, and moved up by it."""
+class ScaleClipping(Policy[S, NoParameters]):
+    """What all SCB share: losses are clipped to a scale that grows with them, and moved up by it."""
 
     scale_free: ClassVar[bool] = True
-
-    def init(self, n_arms: int) -> State:
-        """Return the uniform distribution, with nothing summed yet."""
-        return State(
-            probabilities=simplex.uniform(n_arms),
-            iterate=simplex.uniform(n_arms),
-            loss_sums=[0.0] * n_arms,
-            scale=0.0,
-            unit=FINEST_UNIT,
-            round=1.0,
-        )
 
     @property
     def limits(self) -> Mapping[str, Limits]:
@@ -53,7 +54,7 @@ class ScaleClipping(Policy[State, NoParameters]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCB(ScaleClipping):
+class SCB(ScaleClipping[State]):
     """SCB, for losses of any size and sign; strictly scale-free.
 
     Losses are clipped to [−C, C] and moved up by C, so that estimates (clip(ℓ) + C)/q_k are never negative; C becomes
@@ -88,6 +89,10 @@ class SCB(ScaleClipping):
     def guarantee(self) -> str:
         """As published."""
         return "ℓ∞ √(nT)"
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return first_state(n_arms)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""

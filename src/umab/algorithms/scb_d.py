@@ -3,15 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from umab.algorithms.base import NoParameters, Policy
-from umab.algorithms.limits import COUNT, DISTRIBUTION, RATE, ROUND, SUMS, UNIT, WAITED, Limits
-from umab.algorithms.scb import clipped, exploration_share
+from umab.algorithms.base import NoParameters
+from umab.algorithms.limits import COUNT, RATE, WAITED, Limits
+from umab.algorithms.scb import ScaleClipping, clipped, exploration_share, first_state
 from umab.algorithms.tsallis_inf_d import entropy_weight
 from umab.maths import simplex
 from umab.maths.hybrid import hybrid
-from umab.maths.numerics import FINEST_UNIT, fit_unit, importance_weighted, rescale
+from umab.maths.numerics import fit_unit, importance_weighted, rescale
 from umab.maths.simplex import Vector, mix
 
 
@@ -35,7 +35,7 @@ class Ticket(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCBD(Policy[State, NoParameters]):
+class SCBD(ScaleClipping[State]):
     """SCB-D, for losses of any size and sign that arrive late; strictly scale-free, anytime.
 
     As `SCB`, losses are clipped to [−C, C] and moved up by C, where C is the size of the largest loss that has arrived.
@@ -68,8 +68,6 @@ class SCBD(Policy[State, NoParameters]):
     array([0.3572, 0.3572, 0.2857])
     """
 
-    scale_free: ClassVar[bool] = True
-
     link = staticmethod(simplex.tsallis_link)
 
     @property
@@ -79,16 +77,7 @@ class SCBD(Policy[State, NoParameters]):
 
     def init(self, n_arms: int) -> State:
         """Return the uniform distribution, with nothing summed yet."""
-        return State(
-            probabilities=simplex.uniform(n_arms),
-            iterate=simplex.uniform(n_arms),
-            loss_sums=[0.0] * n_arms,
-            scale=0.0,
-            unit=FINEST_UNIT,
-            outstanding=0.0,
-            waited=0.0,
-            round=1.0,
-        )
+        return State(**first_state(n_arms)._asdict(), outstanding=0.0, waited=0.0)
 
     def ticket(self, n_arms: int) -> Ticket:
         """Return a blank ticket."""
@@ -102,22 +91,12 @@ class SCBD(Policy[State, NoParameters]):
     @property
     def limits(self) -> Mapping[str, Limits]:
         """Of the fields of `State`."""
-        return {
-            "iterate": DISTRIBUTION,
-            "loss_sums": SUMS,
-            "scale": RATE,
-            "unit": UNIT,
-            "outstanding": COUNT,
-            "waited": WAITED,
-            "round": ROUND,
-        }
+        return {**super().limits, "scale": RATE, "outstanding": COUNT, "waited": WAITED}
 
     @property
     def ticket_limits(self) -> Mapping[str, Limits]:
         """Of the fields of `Ticket`."""
-        return {
-            "scale": RATE,
-        }
+        return {"scale": RATE}
 
     def fault(self, state: State, tickets: Sequence[Ticket]) -> str | None:
         """Find a scale that is not what the unit is for."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from umab.algorithms.base import NoParameters
 from umab.algorithms.exp3_ix import learning_rate
-from umab.algorithms.scb import ScaleClipping, State, add_clipped, explored
+from umab.algorithms.scb import ScaleClipping, State, add_clipped, explored, first_state
 from umab.maths.simplex import entropy_link, softmin
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCBIX(ScaleClipping):
+class SCBIX(ScaleClipping[State]):
     """SCB-IX, for losses of any size and sign; strictly scale-free, with a bound that holds with high probability.
 
     As `SCB`, with the entropy in place of the Tsallis regularizer, η_t = √(ln n/(nt))/C and β_t = √(n ln n/(n ln n +
@@ -40,6 +40,10 @@ class SCBIX(ScaleClipping):
     def guarantee(self) -> str:
         """As published."""
         return "ℓ∞ √(nT ln n), w.h.p."
+
+    def init(self, n_arms: int) -> State:
+        """Return the uniform distribution, with nothing summed yet."""
+        return first_state(n_arms)
 
     def rates(self, state: State) -> dict[str, float]:
         """Return β, and η once there was a loss."""
