@@ -18,6 +18,7 @@ from umab.cli.options import Commands, command
 from umab.cli.texts import as_table
 from umab.online.choice import Label
 from umab.online.learner import Learner
+from umab.online.migrations import checked_version
 from umab.online.saved import read_text
 
 _MOST_ARMS = 20
@@ -103,7 +104,7 @@ def inspected(path: str, policy: str | None) -> Inspected:
     except ValueError as error:
         advice = str(error).replace("Learner.load(path, policy=...)", "--policy MODULE:CLASS")
         raise ValueError(f"cannot load {path!r}: {advice}") from None
-    version = read_text(text)["version"]
+    version = checked_version(read_text(text)["version"])
     open_choices, ageless = _open(learner)
     contents = Contents(learner.maximize, learner.counters(), open_choices)
     return Inspected(path, version, learner.policy.name, contents, ageless, learner.changes(), findings(contents))

@@ -15,11 +15,11 @@ from umab.algorithms.base import Policy
 from umab.engine.compiled import advised_kernels, distributions_kernel
 from umab.engine.layout import Buffer
 from umab.online.choice import Draw, Label, labels_of
-from umab.online.core import Advice, Core
-from umab.online.saved import read_labels
+from umab.online.core import CheckedAdvice, Core
+from umab.online.saved import SavedLearner, read_labels
 from umab.tables.advice import EXACT, SUMS_TO_1, bad_row, normalised
 
-Array = npt.NDArray[Any]
+Rows = npt.NDArray[np.float64]
 
 
 class AdvisedCore(Core):
@@ -38,14 +38,14 @@ class AdvisedCore(Core):
         arm: int,
         rest: float,
         ticket: Buffer | None,
-        advice: Advice | None = None,
+        advice: CheckedAdvice | None = None,
     ) -> tuple[int, float, int]:
         """Draw an arm by advice, and let the policy note it in the ticket; there is no coin."""
         assert advice is not None
         select = self._select_by_rows if advice.ndim == 2 else self._select_by_arms
         return *select(buffer, len(self.labels), uniform, advice, ticket), -1
 
-    def array_of(self, advice: Any) -> Array:
+    def array_of(self, advice: Any) -> CheckedAdvice:
         """Return advice as the arms of all experts, or else as a row of probabilities for each of them; checked."""
         if isinstance(advice, np.ma.MaskedArray):
             raise TypeError("advice must not be a masked array; fill in nan for experts who abstain")
@@ -82,7 +82,7 @@ class AdvisedCore(Core):
             raise nobody()
         return np.array(found, dtype=np.int64)
 
-    def _row(self, expert: Label, advice: Any) -> Array:
+    def _row(self, expert: Label, advice: Any) -> Rows:
         """Return the advice of an expert as a row."""
         row = np.zeros(len(self.labels))
         if advice is None:
@@ -104,28 +104,27 @@ class AdvisedCore(Core):
             raise bad_row(row, repr(expert))
         return row
 
-    def _number(self, value: Any, expert: Label) -> float:
+    def _number(self, value: object, expert: Label) -> float:
         if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
             raise TypeError(f"a probability must be a number, but got {shown(value)} from {expert!r}")
         return float(value)
 
-    def _check_names(self, advice: Mapping[Any, Any]) -> None:
+    def _check_names(self, advice: Iterable[object]) -> None:
         for expert in advice:
             if expert not in self.experts:
                 raise ValueError(f"advice must come from the experts {list(self.experts)}, but got {expert!r}")
 
-    def _checked_rows(self, rows: Array) -> Array:
+    def _checked_rows(self, rows: npt.NDArray[np.floating]) -> Rows:
         shape = (len(self.experts), len(self.labels))
         if rows.shape != shape:
             raise ValueError(f"advice must have {shape[0]} experts × {shape[1]} arms, but got shape {rows.shape}")
-        if rows.dtype != np.float64 or not rows.flags.c_contiguous:
-            rows = np.ascontiguousarray(rows, dtype=np.float64)
-        if not self._are_distributions(rows, EXACT):
-            self._look_closely(rows)
-            return normalised(rows)
-        return rows
+        checked = np.ascontiguousarray(rows, dtype=np.float64)
+        if not self._are_distributions(checked, EXACT):
+            self._look_closely(checked)
+            return normalised(checked)
+        return checked
 
-    def _look_closely(self, rows: Array) -> None:
+    def _look_closely(self, rows: Rows) -> None:
         """Allow experts who abstain, whose rows are all nan; raise an error for any other row that is wrong."""
         asleep = np.isnan(rows).all(axis=1)
         if asleep.all():
@@ -136,7 +135,7 @@ class AdvisedCore(Core):
             at = int(wrong.argmax())
             raise bad_row(rows[at], repr(self.experts[at]))
 
-    def _checked_arms(self, arms: Array) -> Array:
+    def _checked_arms(self, arms: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
         if arms.dtype.kind not in "iu":
             raise TypeError(
                 f"advice in an array must be float64 probabilities, or indices of arms, but got {arms.dtype}; pass "
@@ -162,13 +161,13 @@ class AdvisedCore(Core):
         """Refuse: a draw does not hold the advice that it was made by."""
         raise ValueError("a draw by the advice of experts cannot be repeated; save the learner instead")
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> SavedLearner:
         """Return the whole core, with the names of the experts."""
         return {**super().snapshot(), "experts": list(self.experts)}
 
     @classmethod
     def from_snapshot(
-        cls, saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time
+        cls, saved: Mapping[str, object], policy: Policy | None, clock: Callable[[], float] = time.time
     ) -> AdvisedCore:
         """Return the core of a snapshot."""
         core = super().from_snapshot(saved, policy, clock)
@@ -192,7 +191,7 @@ def nobody() -> ValueError:
     return ValueError("at least one expert must give advice, but all abstain")
 
 
-def experts_of(experts: Any) -> tuple[Label, ...]:
+def experts_of(experts: object) -> tuple[Label, ...]:
     """Return the names of experts, checked."""
     try:
         return labels_of(experts)
@@ -223,7 +222,7 @@ def start(
     return core
 
 
-def read(saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time) -> Core:
+def read(saved: Mapping[str, object], policy: Policy | None, clock: Callable[[], float] = time.time) -> Core:
     """Return the core of a snapshot, of a learner over experts or of any other."""
     kind: type[Core] = AdvisedCore if "experts" in saved else Core
     return kind.from_snapshot(saved, policy, clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from umab._support import checks
 
@@ -16,7 +15,7 @@ def seed_of(seed: int | None) -> int | None:
     return None if seed is None else checks.whole("seed", seed, least=0)
 
 
-def clock_of(clock: Any) -> Clock:
+def clock_of(clock: object) -> Clock:
     """Return a clock, checked."""
     if not callable(clock):
         raise TypeError(f"clock must be a function that returns seconds, but got clock={checks.shown(clock)}")

@@ -88,7 +88,7 @@ ARMS = "_arms"
 """What the fields of a ticket that depends on the arms have besides: the arms of its time. No field begins with _."""
 
 
-def ticket_fields(record: Record, ticket: Buffer, labels: Sequence[Label]) -> dict[str, Any]:
+def ticket_fields(record: Record, ticket: Buffer, labels: Sequence[Label]) -> dict[str, object]:
     """Return the fields of a ticket that is kept elsewhere, where arms may change before it comes back."""
     fields = record.fields(ticket)
     return {**fields, ARMS: list(labels)} if record.n_arms(len(ticket)) else fields

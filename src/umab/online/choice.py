@@ -72,12 +72,12 @@ class Draw(NamedTuple, Generic[L_co]):
     id: str
     account: L_co
     account_probability: float
-    ticket: dict[str, Any] | None
+    ticket: dict[str, object] | None
     time: float
     coin: int = -1
 
 
-def checked_draw(draw: Any) -> Draw:
+def checked_draw(draw: object) -> Draw:
     """Return a draw that may have come from a log."""
     if not isinstance(draw, (tuple, list)) or len(draw) not in (8, 9):  # older versions had no coin
         raise ValueError(f"a draw must have the nine values of draw_of, but got {checks.shown(draw)}")
@@ -105,7 +105,7 @@ It is a plain tuple because one is made in every round.
 """
 
 
-def labels_of(arms: Any) -> tuple[Label, ...]:
+def labels_of(arms: object) -> tuple[Label, ...]:
     """Return the labels of the arms, checked."""
     if isinstance(arms, (str, bytes, Mapping, Set)) or not (hasattr(arms, "__iter__") or hasattr(arms, "__index__")):
         hint = "; pass a list, which has an order" if isinstance(arms, (Mapping, Set)) else ""
@@ -131,7 +131,7 @@ def index_by_label(labels: tuple[L, ...]) -> dict[L, int]:
     return {label: index for index, label in enumerate(labels)}
 
 
-def unknown_arm(labels: tuple[Label, ...], label: Any) -> ValueError:
+def unknown_arm(labels: tuple[Label, ...], label: object) -> ValueError:
     """Return the error for a label that no arm has."""
     shown = ", ".join(repr(each) for each in labels[:10])
     more = f", … ({len(labels)} arms)" if len(labels) > 10 else ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, cast, get_args
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast, get_args
 
 from umab._support import checks
 from umab.algorithms.registry import recommended
-from umab.online.choice import Choice, Label
+from umab.online.choice import Choice, L, L_co
 from umab.online.learner import Learner
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ _FORGET = get_args(Forget)  # "leave out" is the older spelling
 _NO_FAULT_OF_THE_ARM = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
-class Attempt:
+class Attempt(Generic[L]):
     """Draw an arm, run the block of a `with` statement, and report its run time, or another loss.
 
     The choice is closed however the block ends. `with` and ``async with`` do the same: nothing here waits, and the
@@ -68,9 +68,9 @@ class Attempt:
     ()
     """
 
-    choice: Choice
+    choice: Choice[L]
 
-    def __init__(self, learner: Learner, *, failure: Failure) -> None:
+    def __init__(self, learner: Learner[L], *, failure: Failure) -> None:
         _check_learner(learner)
         self._learner = learner
         self._failure = _checked_failure(failure, learner)
@@ -78,10 +78,9 @@ class Attempt:
         self.loss: float | Forget | None = None
 
     @property
-    def arm(self) -> Label:
+    def arm(self) -> L:
         """The label of the arm to use."""
-        arm: Label = self.choice.arm
-        return arm
+        return self.choice.arm
 
     @property
     def seconds(self) -> float:
@@ -170,21 +169,23 @@ class Chosen(Protocol[P, R_co]):
 
     learner: Learner
     """The learner that chooses, to save it or to look at it."""
+    __signature__: inspect.Signature
+    """What callers pass: all but the arm."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function with an arm that the learner draws, followed by the arguments."""
 
 
-class _Choose(Protocol):
-    def __call__(self, function: Callable[Concatenate[Any, P], R], /) -> Chosen[P, R]: ...
+class _Choose(Protocol[L_co]):
+    def __call__(self, function: Callable[Concatenate[L_co, P], R], /) -> Chosen[P, R]: ...
 
 
 def choose(
-    *arms: Label,
+    *arms: L,
     failure: Failure,
     loss: Callable[[Any, float], float | Forget] | None = None,
-    learner: Learner | None = None,
-) -> _Choose:
+    learner: Learner[L] | None = None,
+) -> _Choose[L]:
     """Make a function choose its first argument, the arm, by itself, and learn from what each call costs.
 
     It decorates functions and coroutine functions (``async def``). Callers omit the first argument. Calls may run at
@@ -238,53 +239,57 @@ def choose(
     if callable(failure) and not _takes_two(failure):  # here, because an Attempt is made at every call
         raise TypeError(f"failure must take two arguments, the exception and the seconds, but {failure!r} does not")
 
-    def decorate(function: Callable[Concatenate[Any, P], R], /) -> Chosen[P, R]:
+    def decorate(function: Callable[Concatenate[L, P], R], /) -> Chosen[P, R]:
         signature = _signature_without_arm(function)
+        made: Callable[P, object]
         chooser = Learner(recommended(), arms) if learner is None else learner
         Attempt(chooser, failure=failure)  # raises at once if they are wrong
         name = getattr(function, "__name__", repr(function))
 
-        def check_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def check_arguments(args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
             """Raise if the function cannot take these arguments, before an arm is drawn: it is not to blame."""
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}; callers omit the first argument, the arm") from None
 
-        def finish(attempt: Attempt, result: Any) -> None:
+        def finish(attempt: Attempt[L], result: object) -> None:
             _check_finished(name, result)
             if loss is not None:
                 attempt._loss_of = functools.partial(loss, result)
 
         if inspect.iscoroutinefunction(function):
-            awaited = cast("Callable[..., Coroutine[Any, Any, Any]]", function)
+            awaited = cast("Callable[..., Awaitable[object]]", function)
 
             @functools.wraps(function)
-            async def chosen(*args: P.args, **kwargs: P.kwargs) -> Any:
+            async def chosen_later(*args: P.args, **kwargs: P.kwargs) -> object:
                 check_arguments(args, kwargs)
                 with Attempt(chooser, failure=failure) as attempt:
                     result = await awaited(attempt.arm, *args, **kwargs)
                     finish(attempt, result)
                 return result
+
+            made = chosen_later
         else:
 
             @functools.wraps(function)
-            def chosen(*args: P.args, **kwargs: P.kwargs) -> Any:
+            def chosen_now(*args: P.args, **kwargs: P.kwargs) -> object:
                 check_arguments(args, kwargs)
                 with Attempt(chooser, failure=failure) as attempt:
                     result = function(attempt.arm, *args, **kwargs)
                     finish(attempt, result)
                 return result
 
-        made = cast("Any", chosen)
-        made.learner = chooser
-        made.__signature__ = signature
-        return cast("Chosen[P, R]", made)
+            made = chosen_now
+
+        chosen = cast("Chosen[P, R]", made)
+        chosen.learner, chosen.__signature__ = chooser, signature
+        return chosen
 
     return decorate
 
 
-def _check_learner(learner: Any) -> None:
+def _check_learner(learner: object) -> None:
     if not isinstance(learner, Learner):
         raise TypeError(f"learner must be a Learner, but got learner={checks.shown(learner)}")
     if learner.maximize:
@@ -294,7 +299,7 @@ def _check_learner(learner: Any) -> None:
         )
 
 
-def _checked_failure(failure: Any, learner: Learner) -> Failure:
+def _checked_failure(failure: object, learner: Learner) -> Failure:
     """Return the loss of a failure, if the learner accepts it."""
     if callable(failure) or _means_forget(failure):
         return cast("Failure", failure)
@@ -309,12 +314,12 @@ def _checked_failure(failure: Any, learner: Learner) -> Failure:
     return number
 
 
-def _means_forget(value: Any) -> bool:
+def _means_forget(value: object) -> bool:
     """Return whether a value says to learn nothing from the attempt."""
     return isinstance(value, str) and value in _FORGET
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def _takes_two(function: Callable[..., object]) -> bool:
     """Return whether it can be called with two arguments, as far as can be told beforehand."""
     try:
         inspect.signature(function).bind(None, None)
@@ -325,7 +330,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _signature_without_arm(function: Any) -> inspect.Signature:
+def _signature_without_arm(function: object) -> inspect.Signature:
     """Return the signature that callers see; raise if the function cannot be used."""
     if not callable(function):
         raise TypeError(f"choose must decorate a function, but got {checks.shown(function)}")
@@ -346,7 +351,7 @@ def _signature_without_arm(function: Any) -> inspect.Signature:
     return signature.replace(parameters=parameters[1:])
 
 
-def _check_finished(name: str, result: Any) -> None:
+def _check_finished(name: str, result: object) -> None:
     """Raise if a result has not been computed yet: its run time would be almost nothing."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result):

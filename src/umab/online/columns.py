@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -38,7 +38,7 @@ _USUALLY_SAME = {"now": "index", "account": "now", "account_probability": "proba
 _END = {end: at for at, end in enumerate(ENDS)}
 
 
-def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, Any]:
+def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, object]:
     """Return open choices as columns, for JSON; with tickets if the policy has a `record` for them."""
     # Not zip(*open_choices), which makes an iterator for each choice and takes longer than all the rest.
     choices, now, accounts, account_probabilities, tickets, times, numbers, coins = (
@@ -47,7 +47,7 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
     arms, indices, probabilities, ids = (list(map(itemgetter(at), choices)) for at in range(4))
     labels = list(dict.fromkeys(arms))
     place = {label: at for at, label in enumerate(labels)}
-    columns: dict[str, Sequence[Any]] = {
+    columns: dict[str, Sequence[float]] = {
         "number": numbers,
         "label": list(map(place.__getitem__, arms)),
         "index": indices,
@@ -58,7 +58,7 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
         "account_probability": account_probabilities,
         "time": times,
     }
-    saved: dict[str, Any] = {"n": len(numbers), "labels": labels}
+    saved: dict[str, object] = {"n": len(numbers), "labels": labels}
     for name, kind in _TYPES.items():
         same = name in _USUALLY_SAME and columns[name] == columns[_USUALLY_SAME[name]]
         saved[name] = None if same else _text(np.array(columns[name], dtype=kind))
@@ -70,7 +70,7 @@ def written(open_choices: Sequence[Open], record: Record | None) -> dict[str, An
 
 
 def read(
-    saved: Any,
+    saved: Mapping[str, Any],
     labels: tuple[Label, ...],
     numbers_of: range,
     id_of: Callable[[int, str], str],
@@ -84,7 +84,7 @@ def read(
     n, n_arms = saved["n"], len(labels)
     if type(n) is not int or n < 0:
         raise ValueError(f"the number of open choices must be at least 0, but got {n!r}")
-    column: dict[str, npt.NDArray[Any]] = {}
+    column: dict[str, npt.NDArray[np.number]] = {}
     for name, kind in _TYPES.items():
         same = name in _USUALLY_SAME and saved[name] is None
         column[name] = column[_USUALLY_SAME[name]] if same else _array(saved[name], kind, n, name)
@@ -115,7 +115,7 @@ def read(
         size, told = record.size(n_arms), saved.get("tickets", "")
         table = _array(told, "<f8", n * size, "tickets").reshape(n, size)
         _check("tickets", np.isfinite(table) & (table[:, : len(record.sizes)] == record.sizes).all(axis=1)[:, None])
-        tickets = [row.copy() for row in table]
+        tickets = [np.array(row, dtype=np.float64) for row in table]
     coins = np.full(n, -1) if saved.get("coins") is None else _array(saved["coins"], "|i1", n, "coins")
     _check("coins", (coins >= -1) & (coins <= 1))
     found: dict[str, Open] = {}
@@ -137,11 +137,11 @@ def read(
     return found
 
 
-def _text(array: npt.NDArray[Any]) -> str:
+def _text(array: npt.NDArray[np.number]) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
-def _array(text: Any, kind: str, n: int, name: str) -> npt.NDArray[Any]:
+def _array(text: str, kind: str, n: int, name: str) -> npt.NDArray[np.number]:
     try:
         content = base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):

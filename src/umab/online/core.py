@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,10 @@ from umab.online.choice import Choice, Draw, Label, Open, index_by_label, unknow
 from umab.online.counters import Tally
 from umab.online.eligible import draw_among
 from umab.online.ids import AMONG, TICKET, Numbers, new_space, parsed
-from umab.online.migrations import VERSION, check_version, migrated
+from umab.online.migrations import VERSION, checked_version, migrated
 from umab.online.uniforms import Uniforms
 
-Advice = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+CheckedAdvice = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 """What experts advise, checked: a row of probabilities for each, or the index of an arm, −1 if one abstains."""
 
 _new = tuple.__new__
@@ -134,7 +134,7 @@ class Core:
         """Return a ticket to be filled in."""
         return self._blanks(len(self.labels)).copy()
 
-    def draw(self, eligible: npt.NDArray[np.bool_] | None, advice: Advice | None = None) -> Choice:
+    def draw(self, eligible: npt.NDArray[np.bool_] | None, advice: CheckedAdvice | None = None) -> Choice:
         """Draw an arm, among the eligible ones if `eligible` is given; the choice is open from now on.
 
         With experts, it is drawn by their advice, which was checked.
@@ -174,13 +174,16 @@ class Core:
         arm: int,
         rest: float,
         ticket: Buffer | None,
-        advice: Advice | None = None,
+        advice: CheckedAdvice | None = None,
     ) -> tuple[int, float, int]:
         """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin."""
         n_arms = len(self.labels)
         if self._is_plain:
-            return *self._select(buffer, n_arms, uniform, arm), -1
-        return self._select(buffer, n_arms, uniform, arm, rest, _NO_TICKET if ticket is None else ticket)
+            index, probability = self._select(buffer, n_arms, uniform, arm)
+            return index, probability, -1
+        room = _NO_TICKET if ticket is None else ticket
+        index, probability, coin = self._select(buffer, n_arms, uniform, arm, rest, room)
+        return index, probability, coin
 
     def let_go(self, known: Open) -> None:
         """Forget an open choice, which is kept elsewhere from now on."""
@@ -250,7 +253,7 @@ class Core:
         else:
             self._update(self.buffer, n_arms, account, loss, probability, False, *self._told(ticket, draw.coin))
 
-    def _told(self, ticket: Buffer, coin: int) -> tuple[Any, ...]:
+    def _told(self, ticket: Buffer, coin: int) -> tuple[Buffer | int, ...]:
         """Return what compiled updates are told beside a loss."""
         return () if self._is_plain else (ticket, coin)
 
@@ -318,7 +321,7 @@ class Core:
             )
         return known
 
-    def _not_open(self, identity: Any) -> ClosedChoiceError | ForeignChoiceError:
+    def _not_open(self, identity: object) -> ClosedChoiceError | ForeignChoiceError:
         """Return the error for a choice that is not open here."""
         if self.was_closed(identity):
             return ClosedChoiceError(
@@ -326,7 +329,7 @@ class Core:
             )
         return ForeignChoiceError(f"a choice must be open, but id={identity!r} was not made by this learner")
 
-    def was_closed(self, identity: Any) -> bool:
+    def was_closed(self, identity: object) -> bool:
         """Whether a choice that is not open was closed here, by a copy of this learner, or learned from elsewhere."""
         place = parsed(identity)
         if place is None:
@@ -336,7 +339,7 @@ class Core:
             return True
         return space == self.space and number < self.n_drawn and number not in self.skipped
 
-    def index_of(self, label: Any) -> int:
+    def index_of(self, label: object) -> int:
         """Return the index of an arm."""
         try:
             return self.index[label]
@@ -369,7 +372,7 @@ class Core:
         ticket, record = self._blank_ticket() if self._has_tickets else None, self.layout.ticket
         self._selected(changed, 0.0, account, 0.0, ticket)
         fields = None if record is None or ticket is None else record.fields(ticket)
-        known: list[Any] = [fields] if self.policy.needs_ticket else [fields, None]
+        known: list[dict[str, object] | None] = [fields] if self.policy.needs_ticket else [fields, None]
         if record is not None and ticket is not None and fields is not None:
             known.append(ticket_fields(record, ticket, self.labels))  # older versions did not note the arms
         if draw.coin >= 0 and not self._has_coin:
@@ -413,7 +416,7 @@ class Core:
             _before=before._replace(origins=origins),
         )
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> saved_form.SavedLearner:
         """Return the whole core, as JSON can hold it. It holds one state, so a change of arms ends here."""
         self._before = None
         return {
@@ -438,12 +441,12 @@ class Core:
 
     @classmethod
     def from_snapshot(
-        cls, saved: dict[str, Any], policy: Policy | None, clock: Callable[[], float] = time.time
+        cls, saved: Mapping[str, object], policy: Policy | None, clock: Callable[[], float] = time.time
     ) -> Core:
         """Return the core of a snapshot of this version or an older one."""
-        check_version(saved.get("version"))
+        version = checked_version(saved.get("version"))
         try:
-            saved = migrated(saved)
+            saved = migrated(saved, version)
             labels = saved_form.read_labels(saved["arms"])
             core = cls(saved_form.read_policy(saved["policy"], policy), labels, saved["maximize"], clock)
             core._start_from(saved_form.read_state(core.policy, core.layout, saved["state"], len(labels)))
@@ -465,7 +468,7 @@ class Core:
             raise ValueError(f"a saved learner must be as it was written: {error}") from None
         return core
 
-    def _read_ids(self, ids: Any) -> None:
+    def _read_ids(self, ids: saved_form.SavedIds) -> None:
         space = ids["space"]
         if not isinstance(space, str) or parsed(f"{space}-0") is None:
             raise ValueError(f"the space of ids must be 16 hexadecimal digits, but got {space!r}")

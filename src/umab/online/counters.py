@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from umab._support import checks
 
@@ -83,7 +84,7 @@ class Tally:
         return list(_saved(self))  # `astuple` copies every value, which takes longer than the rest of a save
 
     @classmethod
-    def of(cls, saved: Any) -> Tally:
+    def of(cls, saved: Sequence[float]) -> Tally:
         """Return the counts that `saved` wrote as a list, checked."""
         selected, updates, expired = (checks.whole("a counter", each, least=0, most=2**53) for each in saved[:3])
         mean, lowest, highest, latest = (checks.finite("a counter", each) for each in saved[3:])

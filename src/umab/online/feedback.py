@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from umab._support import checks
 from umab.algorithms.base import Policy
 
 
-def as_loss(maximize: bool, loss: Any, reward: Any) -> tuple[float, float]:
+def as_loss(maximize: bool, loss: object, reward: object) -> tuple[float, float]:
     """Return the feedback as given, and as a loss. Only here does a reward become a loss."""
     if maximize:
         if loss is not None or reward is None:
@@ -21,12 +19,12 @@ def as_loss(maximize: bool, loss: Any, reward: Any) -> tuple[float, float]:
     return value, value
 
 
-def both_shown(loss: Any, reward: Any) -> str:
+def both_shown(loss: object, reward: object) -> str:
     """Return a loss and a reward as errors show them."""
     return f"loss={checks.shown(loss)}, reward={checks.shown(reward)}"
 
 
-def refusal(policy: Policy, loss: float, arm: Any, reward: Any) -> ValueError:
+def refusal(policy: Policy, loss: float, arm: object, reward: object) -> ValueError:
     """Return the error for a loss that the policy refuses."""
     flipped = "" if reward is None else f"{reward=!r} is a loss of {loss!r}: "
     return ValueError(f"{flipped}{policy.refusal(loss, f'arm={arm!r}')}")

@@ -12,19 +12,29 @@ import os
 import threading
 import warnings
 import weakref
-from typing import Any
+from typing import Protocol
 
 from umab.online.hints import LearnerWarning
 
-_learners: weakref.WeakSet[Any] = weakref.WeakSet()
-_held: list[Any] = []
+
+class Watched(Protocol):
+    """What becomes a learner of its own in the child of a fork."""
+
+    _lock: threading.RLock
+
+    def _after_fork(self) -> bool:
+        """Become one; return whether it draws as the parent's does."""
+
+
+_learners: weakref.WeakSet[Watched] = weakref.WeakSet()
+_held: list[threading.RLock] = []
 databases = threading.RLock()
 """Held while SQLite is used. Whoever waits for it may hold locks of learners; who holds it waits for no learner."""
 _watching = threading.RLock()  # a thread may add a learner, or fork, while another one forks
 
 
-def watch(learner: Any) -> None:
-    """Tell a learner when this process forks. It has a `_lock` and a method `_after_fork`."""
+def watch(learner: Watched) -> None:
+    """Tell a learner when this process forks."""
     with _watching:
         _learners.add(learner)
 

@@ -6,7 +6,6 @@ import bisect
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 PLAIN, TICKET, AMONG = "", "t", "a"
 """How an id ends: nothing, if the choice holds all that is needed to learn from it elsewhere; else what is missing, the
@@ -25,7 +24,7 @@ def new_space() -> str:
     return secrets.token_hex(8)
 
 
-def parsed(identity: Any) -> tuple[str, int, str] | None:
+def parsed(identity: object) -> tuple[str, int, str] | None:
     """Return the space, the number and the end of an id; None if it is not an id."""
     found = _FORM.fullmatch(identity) if isinstance(identity, str) else None
     return None if found is None else (found[1], int(found[2]), found[3])

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from umab._support import checks
 from umab.algorithms.base import Policy
@@ -26,7 +26,7 @@ from umab.online.choice import Label, labels_of, unknown_arm
 from umab.online.core import Core
 from umab.online.guarded import nested
 from umab.online.keyed_learner import KeyedLearner
-from umab.online.keyed_store import FORKED, FORMAT, VERSION, Row, Store
+from umab.online.keyed_store import FORKED, FORMAT, VERSION, About, Row, Store
 from umab.online.saved import read_policy, read_text
 
 _LONGEST = 1000
@@ -94,9 +94,15 @@ class Learners:
         seed, in_memory = seed_of(seed), checks.whole("in_memory", in_memory, least=1)
         if path is not None and Path(path).exists():
             raise FileExistsError(f"path must not exist yet, but got path={os.fspath(path)!r}; use Learners.load")
-        about = {"format": FORMAT, "version": VERSION, "policy": described(pattern.policy)}
+        about: About = {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": described(pattern.policy),
+            "maximize": maximize,
+            "seed": seed,
+        }
         try:
-            store = Store.new({**about, "maximize": maximize, "seed": seed}, pattern.labels, path)
+            store = Store.new(about, pattern.labels, path)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"the parameters of a policy for many keys must be strings, finite numbers, True, False or None, but "
@@ -368,7 +374,7 @@ def _tried(learner: KeyedLearner) -> Iterator[bool]:
             lock.release()
 
 
-def _checked(key: Any) -> str:
+def _checked(key: object) -> str:
     """Return a key, checked."""
     if not isinstance(key, str):
         raise TypeError(f"a key must be a string, but got key={checks.shown(key)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from umab.online.choice import Label
 from umab.online.core import Core
@@ -61,7 +61,7 @@ class KeyedLearner(Learner):
         raise _for_all_keys("remove_arm", self.key)
 
     @classmethod
-    def from_json(cls, *_: Any, **__: Any) -> NoReturn:
+    def from_json(cls, *_: object, **__: object) -> NoReturn:
         """Refuse: what `to_json` returns is a learner without a key."""
         raise TypeError("a learner with a key cannot be read from JSON; use umab.Learner.from_json")
 

@@ -15,9 +15,9 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple, TypedDict
 
 from umab._support.files import write_atomically
 from umab.online import forks
@@ -41,15 +41,25 @@ CREATE INDEX learners_open ON learners (n_open) WHERE n_open > 0;
 _COLUMNS = {"about": 1, "changes": 2, "learners": 6}
 
 
-def _schema_of(database: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def _schema_of(database: sqlite3.Connection) -> list[tuple[object, ...]]:
     """Return what is defined in a database."""
     return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def _schema_of_ours() -> list[tuple[Any, ...]]:
+def _schema_of_ours() -> list[tuple[object, ...]]:
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(_SCHEMA)
         return _schema_of(database)
+
+
+class About(TypedDict):
+    """What a file says about all learners in it."""
+
+    format: str
+    version: int
+    policy: Mapping[str, object]
+    maximize: bool
+    seed: int | None
 
 
 class Row(NamedTuple):
@@ -89,7 +99,7 @@ class Store:
         self.n_keys: int = database.execute("SELECT COUNT(*) FROM learners").fetchone()[0]
 
     @classmethod
-    def new(cls, about: dict[str, Any], arms: tuple[Label, ...], path: str | os.PathLike[str] | None) -> Store:
+    def new(cls, about: About, arms: tuple[Label, ...], path: str | os.PathLike[str] | None) -> Store:
         """Return a store without keys."""
         content = json.dumps(about, allow_nan=False)
         with forks.databases:
@@ -100,7 +110,7 @@ class Store:
             return cls(database, path)
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], *, fresh: bool) -> tuple[Store, dict[str, Any]]:
+    def read(cls, path: str | os.PathLike[str], *, fresh: bool) -> tuple[Store, About]:
         """Return a copy of a file, and what it says about all learners."""
         if not Path(path).is_file():
             raise FileNotFoundError(f"there is no file {os.fspath(path)!r} to load learners from")
@@ -113,7 +123,7 @@ class Store:
                     source.backup(database)
                 if _schema_of(database) != _schema_of_ours():  # a file may hold triggers, which would run here
                     raise ValueError("its tables must be those of Learners")
-                about: dict[str, Any] = json.loads(database.execute("SELECT content FROM about").fetchone()[0])
+                about: About = json.loads(database.execute("SELECT content FROM about").fetchone()[0])
                 if about["format"] != FORMAT or about["version"] != VERSION:
                     raise ValueError(f"version must be {VERSION}, but got version={about['version']!r}")
                 if fresh:

@@ -24,15 +24,15 @@ from umab.online import advised, forks
 from umab.online.advised import AdvisedCore, start
 from umab.online.arguments import Clock, clock_of, seed_of
 from umab.online.choice import Choice, Draw, L, Label, checked_draw, labels_of
-from umab.online.core import Advice, Core
+from umab.online.core import CheckedAdvice, Core
 from umab.online.counters import Counter
 from umab.online.feedback import as_loss, both_shown, refusal
 from umab.online.guarded import Guarded, changing, nested
 from umab.online.hints import QUIET, Hints
+from umab.online.logs import Row, learnable, rows_of
 from umab.online.logs import foreign as foreign_choice
-from umab.online.logs import learnable, rows_of
 from umab.online.metrics import as_text
-from umab.online.saved import read_file, read_text
+from umab.online.saved import SavedLearner, read_file, read_text
 
 
 class Learner(Guarded, Generic[L]):
@@ -146,13 +146,13 @@ class Learner(Guarded, Generic[L]):
         self._core.warm_up()
 
     @overload
-    def select(self, *, among: Iterable[L] | None = None, advice: Any = None) -> Choice[L]: ...
+    def select(self, *, among: Iterable[L] | None = None, advice: object = None) -> Choice[L]: ...
 
     @overload
-    def select(self, k: int, *, among: Iterable[L] | None = None, advice: Any = None) -> list[Choice[L]]: ...
+    def select(self, k: int, *, among: Iterable[L] | None = None, advice: object = None) -> list[Choice[L]]: ...
 
     def select(
-        self, k: int | None = None, *, among: Iterable[L] | None = None, advice: Any = None
+        self, k: int | None = None, *, among: Iterable[L] | None = None, advice: object = None
     ) -> Choice[L] | list[Choice[L]]:
         """Draw an arm. Selecting again before the loss is known is fine.
 
@@ -192,7 +192,7 @@ class Learner(Guarded, Generic[L]):
             finally:
                 self._busy = False
 
-    def _advised(self, advice: Any, among: Iterable[L] | None) -> Advice:
+    def _advised(self, advice: object, among: Iterable[L] | None) -> CheckedAdvice:
         """Return advice, checked."""
         core = self._core
         if not isinstance(core, AdvisedCore):
@@ -295,11 +295,11 @@ class Learner(Guarded, Generic[L]):
             finally:
                 self._busy = False
 
-    def _check_range(self, loss: float, arm: Any, reward: float | None) -> None:
+    def _check_range(self, loss: float, arm: object, reward: float | None) -> None:
         if not self._lowest <= loss <= self._highest:
             raise refusal(self._core.policy, loss, arm, reward)
 
-    def absorb(self, log: Any) -> int:
+    def absorb(self, log: object) -> int:
         """Learn what other learners logged, in order, each choice once; return how many rows were learned.
 
         A row that was learned before is skipped. So is a row of a choice of this learner that is closed; one that is
@@ -324,7 +324,7 @@ class Learner(Guarded, Generic[L]):
         return self._absorb(rows_of(log, "reward" if self._maximize else "loss"))
 
     @changing
-    def _absorb(self, rows: list[tuple[Sequence[Any], Any]]) -> int:
+    def _absorb(self, rows: list[Row]) -> int:
         core = self._core
         learned = learnable(core, rows)
         for event in learned:
@@ -340,7 +340,7 @@ class Learner(Guarded, Generic[L]):
         return len(learned)
 
     @changing
-    def replay(self, draw: Draw[L] | Sequence[Any]) -> Choice[L]:
+    def replay(self, draw: Draw[L] | Sequence[object]) -> Choice[L]:
         """Repeat a draw that was logged, and return its choice, which is open again.
 
         Repeat all calls in their order, and a learner comes to the state of the one that wrote the log, bit for bit:
@@ -386,7 +386,9 @@ class Learner(Guarded, Generic[L]):
         return draw
 
     @changing
-    def settle(self, draw: Draw[L] | Sequence[Any], loss: float | None = None, *, reward: float | None = None) -> None:
+    def settle(
+        self, draw: Draw[L] | Sequence[object], loss: float | None = None, *, reward: float | None = None
+    ) -> None:
         """Learn from the loss, or the reward, of a draw that this learner, or an earlier copy of it, has released.
 
         If its account's arm is gone, the policy learns nothing; if that arm was removed and added again, it learns.
@@ -706,11 +708,11 @@ class Learner(Guarded, Generic[L]):
         """Return the learner that `save` wrote to a file; the options are those of `from_json`."""
         return read_file(path, functools.partial(cls.from_json, policy=policy, seed=seed, fresh=fresh, clock=clock))
 
-    def __getstate__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> tuple[SavedLearner, Policy]:
         """Return a snapshot, and the policy, which need not be registered."""
         return self._snapshot(), self._core.policy
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(self, state: tuple[SavedLearner, Policy]) -> None:
         """Continue from a snapshot, so that a copy shares nothing with the original."""
         self._begin(advised.read(*state))
 
@@ -720,11 +722,11 @@ class Learner(Guarded, Generic[L]):
         copied._begin(advised.read(self._snapshot(), self._core.policy, self._core.clock))
         return copied
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """Return a copy; it shares nothing with the original but the clock."""
         return self.__copy__()
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> SavedLearner:
         with self._lock:
             return self._core.snapshot()
 

@@ -13,6 +13,9 @@ from umab.online.feedback import as_loss, refusal
 from umab.online.ids import PLAIN, parsed
 from umab.tables.logs import columns_given, rows_given
 
+Row = tuple[Sequence[Any], object]
+"""A choice, or an arm and a probability; and the feedback. What it holds is checked when it is learned from."""
+
 
 class Event(NamedTuple):
     """What a row of a log teaches.
@@ -48,7 +51,7 @@ def foreign(core: Core, choice: Sequence[Any]) -> tuple[int, float]:
     return core.index_of(arm), checks.probability("probability", probability)
 
 
-def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Event]:
+def learnable(core: Core, rows: Sequence[Row]) -> list[Event]:
     """Return what the rows of a log teach, each choice once; raise if one is refused."""
     feedback = "reward" if core.maximize else "loss"
     lowest, highest = core.policy.loss_range
@@ -83,7 +86,7 @@ def learnable(core: Core, rows: Sequence[tuple[Sequence[Any], Any]]) -> list[Eve
     return found
 
 
-def rows_of(log: Any, feedback: str) -> list[tuple[Sequence[Any], Any]]:
+def rows_of(log: object, feedback: str) -> list[Row]:
     """Return the rows of a log: a choice, or an arm and a probability; and the feedback."""
     columns = columns_given(log, feedback)
     if columns is None:

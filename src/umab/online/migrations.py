@@ -5,26 +5,30 @@ Version 4 is the oldest that is read. To change the form, raise `VERSION` and ad
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from umab.online.saved import SavedLearner
 
 VERSION = 4
 
-_MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+_MIGRATIONS: dict[int, Callable[[dict[str, object]], dict[str, object]]] = {}
 """From each older version of the saved form to the next."""
 
 
-def check_version(version: Any) -> None:
-    """Raise if a version cannot be read."""
+def checked_version(version: object) -> int:
+    """Return a version, if it can be read."""
     oldest = min(_MIGRATIONS, default=VERSION)
     if type(version) is not int or version > VERSION:
         raise ValueError(f"a saved learner must be of version {VERSION} or older, but got version={version!r}")
     if version < oldest:
         raise ValueError(f"a saved learner must be of version {oldest} or newer, but got version={version!r}")
+    return version
 
 
-def migrated(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return a saved learner in the current form."""
-    for older in range(saved["version"], VERSION):
-        saved = _MIGRATIONS[older](saved)
-    return saved
+def migrated(saved: Mapping[str, object], version: int) -> SavedLearner:
+    """Return a saved learner of this version in the current form."""
+    found = dict(saved)
+    for older in range(version, VERSION):
+        found = _MIGRATIONS[older](found)
+    return cast("SavedLearner", found)

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,33 @@ FORMAT = "umab.Learner"
 T = TypeVar("T")
 
 
+class SavedIds(TypedDict):
+    """Which ids a learner gave, and which choices of others it knows."""
+
+    space: str
+    next: int
+    skipped: list[list[int]]
+    absorbed: dict[str, list[list[int]]]
+
+
+class SavedLearner(TypedDict):
+    """A learner as JSON. In a file that may come from anywhere, this is what is expected, and every part is checked."""
+
+    format: str
+    version: int
+    umab: str
+    policy: Mapping[str, object]
+    arms: list[Label]
+    maximize: bool
+    seeded: bool
+    state: Mapping[str, object]
+    random: Mapping[str, object]
+    ids: SavedIds
+    counters: list[list[float]]
+    open: Mapping[str, object]
+    experts: NotRequired[list[Label]]
+
+
 def read_file(path: str | os.PathLike[str], read: Callable[[str], T]) -> T:
     """Return what `read` makes of the text of a file; its errors name the file."""
     try:
@@ -35,7 +62,7 @@ def read_file(path: str | os.PathLike[str], read: Callable[[str], T]) -> T:
         raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
 
 
-def read_text(text: str) -> dict[str, Any]:
+def read_text(text: str) -> dict[str, object]:
     """Return the content of a saved learner."""
     try:
         saved = json.loads(text)
@@ -46,7 +73,7 @@ def read_text(text: str) -> dict[str, Any]:
     return saved
 
 
-def read_policy(about: Any, given: Policy | None) -> Policy:
+def read_policy(about: Mapping[str, object], given: Policy | None) -> Policy:
     """Return the policy that was saved: a registered one, or `given` if it has the same parameters."""
     if given is None:
         try:
@@ -66,21 +93,21 @@ def read_policy(about: Any, given: Policy | None) -> Policy:
     return given
 
 
-def _all_parameters(about: Any) -> list[Any]:
+def _all_parameters(about: Mapping[str, object]) -> list[object]:
     """Return the parameters in the description of a policy, and in the descriptions of the policies inside."""
     inner = about.get("inner")
     as_saved = json.loads(json.dumps(about["parameters"], default=repr))
-    return [as_saved, *([] if inner is None else _all_parameters(inner))]
+    return [as_saved, *([] if inner is None else _all_parameters(cast("Mapping[str, object]", inner)))]
 
 
-def read_labels(saved: Any) -> tuple[Label, ...]:
+def read_labels(saved: object) -> tuple[Label, ...]:
     """Return the labels of the arms."""
     if not isinstance(saved, list):
         raise TypeError(f"arms must be a list of labels, but got {shown(saved)}")
     return labels_of(saved)
 
 
-def read_state(policy: Policy, layout: Layout, state: Any, n_arms: int) -> Buffer:
+def read_state(policy: Policy, layout: Layout, state: object, n_arms: int) -> Buffer:
     """Return the buffer of a saved state."""
     record = layout.state
     if not isinstance(state, dict) or set(state) != set(record.names):
@@ -115,7 +142,7 @@ def check_tickets(policy: Policy, layout: Layout, buffer: Buffer, tickets: Seque
         raise ValueError(wrong)
 
 
-def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def _numbers(name: str, value: object, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Return the numbers of a field, checked."""
     try:
         numbers = np.asarray(value)

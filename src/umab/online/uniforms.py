@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -25,10 +24,10 @@ class Uniforms:
         self.refill()
 
     @classmethod
-    def from_state(cls, state: Any) -> Uniforms:
+    def from_state(cls, state: Mapping[str, object]) -> Uniforms:
         """Return the numbers that follow a saved state."""
         random = np.random.PCG64()
-        random.state = state
+        random.state = state  # type: ignore[assignment]  # from a file, and NumPy checks it
         return cls(random)
 
     def refill(self) -> None:
@@ -53,16 +52,15 @@ class Uniforms:
         return self.waiting.pop()
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The state of the generator before the next number; it does not depend on how many are drawn in advance."""
         random = np.random.PCG64()
         random.state = self._before
         random.advance(_AT_ONCE - len(self.waiting))
-        plain: dict[str, Any] = _plain(random.state)
-        return plain
+        return {key: _plain(each) for key, each in random.state.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a nested dict with plain numbers in place of NumPy's."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}
