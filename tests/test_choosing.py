@@ -278,13 +278,13 @@ def test_what_can_be_decorated() -> None:
     with pytest.raises(TypeError, match=r"^failure .*two arguments.*lambda"):
         umab.choose("a", "b", failure=lambda error: 1.0)  # type: ignore[misc, arg-type]
     with pytest.raises(ValueError, match=r"\(\['a', 'b'\],\).*choose\(\*arms"):
-        umab.choose(["a", "b"], failure=1.0)  # type: ignore[arg-type]
+        umab.choose(["a", "b"], failure=1.0)  # type: ignore[type-var]
     with pytest.raises(ValueError, match=r"maximize=True.*minus"):
         umab.Attempt(umab.Learner("uniform", 2, maximize=True), failure=1.0)
     with pytest.raises(ValueError, match=r"two arms.*\('a',\)"):
         choose("a", failure=30.0)
     with pytest.raises(ValueError, match=r"both: \('a', 'b'\) and Learner"):
-        choose("a", "b", failure=30.0, learner=umab.Learner("umab-s", 2))
+        choose("a", "b", failure=30.0, learner=umab.Learner("umab-s", 2))  # type: ignore[misc]
     with pytest.raises(TypeError, match=r"function.*loss=1\.0"):
         choose("a", "b", failure=30.0, loss=1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="learner='umab-s'"):
@@ -334,9 +334,9 @@ def test_a_chosen_function_is_as_it_was_without_the_arm(learner: Heard, clock: C
 
 
 def test_each_decorated_function_has_a_learner_of_its_own_unless_it_is_given_one(learner: Heard) -> None:
-    own, shared = choose("x", 2, failure=30.0), choose(failure=30.0, learner=learner)
+    own, shared = choose("x", "2", failure=30.0), choose(failure=30.0, learner=learner)
     first, second = own(nothing_but_the_arm), own(nothing_but_the_arm)
-    assert first.learner is not second.learner and first.learner.arms == ("x", 2)
+    assert first.learner is not second.learner and first.learner.arms == ("x", "2")
     assert first.learner.policy == umab.recommended()
     assert shared(nothing_but_the_arm).learner is shared(nothing_but_the_arm).learner is learner
 

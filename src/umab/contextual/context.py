@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-Context: TypeAlias = "Mapping[str, Any] | tuple[Any, ...] | pandas.Series[Any] | pandas.DataFrame | polars.DataFrame"
+Context: TypeAlias = (
+    "Mapping[str, object] | tuple[object, ...] | pandas.Series[Any] | pandas.DataFrame | polars.DataFrame"
+)
 """From names to numbers, strings, booleans or None, which says that the value is not known, as a missing name does.
 
 A row of a frame is one too: a pandas Series, a named tuple of `itertuples`, or a frame of one row. In a row, nan and
@@ -35,7 +37,7 @@ LARGEST = 1e100
 """The largest number in a context: squares of such numbers, and sums of these, are finite."""
 
 
-def checked(context: Any) -> Known:
+def checked(context: object) -> Known:
     """Return a context without what is not known."""
     known: dict[str, float | str] = {}
     for name, value in (context if isinstance(context, Mapping) else _of_row(context)).items():
@@ -53,7 +55,7 @@ def checked(context: Any) -> Known:
     return MappingProxyType(known)  # experts share it, and must not change it
 
 
-def _of_row(row: Any) -> dict[Any, Any]:
+def _of_row(row: Any) -> dict[object, object]:
     """Return a row of a frame by the names of its columns, with None for what is not known; refuse anything else.
 
     Rows are recognised by what they can do, so pandas and polars need not be imported.
@@ -85,7 +87,7 @@ def _of_row(row: Any) -> dict[Any, Any]:
     return found
 
 
-def _is_unknown(value: Any) -> bool:
+def _is_unknown(value: object) -> bool:
     """Whether a cell of a frame is missing: None, nan, or the NA or NaT of pandas."""
     if isinstance(value, (float, np.floating)):
         return math.isnan(value)
@@ -177,7 +179,7 @@ class Features:
                 self.means[at] += gap / self.counts[at]
                 self.squares[at] += gap * (value - self.means[at])
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return all of it, as JSON can hold it."""
         return {
             "columns": [list(key) for key in self.columns],
@@ -200,7 +202,7 @@ class Features:
             raise ValueError("the counts and squares of features must be at least 0")
 
 
-def finite_numbers(name: str, values: Any, shape: tuple[int, ...], largest: float = 1e250) -> Vector:
+def finite_numbers(name: str, values: object, shape: tuple[int, ...], largest: float = 1e250) -> Vector:
     """Return numbers that were read from a file, checked."""
     try:
         numbers = np.array(values, dtype=np.float64)

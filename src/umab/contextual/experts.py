@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import umab.online.learner as online
 from umab._support import checks
@@ -16,7 +16,7 @@ from umab.algorithms.registry import recommended
 from umab.contextual.context import Known, checked
 from umab.online.choice import Label
 
-Advice = Any
+Advice: TypeAlias = "Label | Iterable[float] | Mapping[Any, float] | None"
 """What an expert advises: the label of an arm, a probability for each arm, or None to abstain."""
 
 
@@ -58,7 +58,7 @@ class Expert(ABC):
         """Learn from a loss. The arm was drawn with this probability, given the advice of all experts."""
         return
 
-    def saved(self) -> Any:
+    def saved(self) -> object:
         """Return what was learned, as JSON can hold it; an expert that learns must have this and `load`."""
         return None
 
@@ -66,7 +66,7 @@ class Expert(ABC):
         """Continue from what `saved` returned."""
         return
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, object]:
         """Return what the expert was made with, as JSON can hold it."""
         return {}
 
@@ -139,7 +139,7 @@ class ContextFree(Expert):
         """Say what it is."""
         return "context-free" if self.policy == recommended() else self.policy.name
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, object]:
         """Return the name of the policy."""
         return {"policy": self.policy.name}
 
@@ -156,11 +156,11 @@ class ContextFree(Expert):
         """Learn from a loss."""
         self._learner.update(arm, loss, probability=probability)
 
-    def saved(self) -> Any:
+    def saved(self) -> object:
         """Return the learner."""
         return self._learner.to_json(indent=None)
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: object) -> None:
         """Continue with a learner."""
         self._learner = read_learner(saved, self.policy, self.arms)
 
@@ -193,7 +193,7 @@ class ByKey(Expert):
         """Name the keys."""
         return f"by {', '.join(self.keys)}"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, object]:
         """Return the keys and the options."""
         return {"keys": list(self.keys), "policy": self.policy.name, "most": self.most}
 
@@ -225,11 +225,11 @@ class ByKey(Expert):
             del self._table[next(iter(self._table))]
         learner.update(arm, loss, probability=probability)
 
-    def saved(self) -> Any:
+    def saved(self) -> object:
         """Return all learners, with their values."""
         return [[list(place), learner.to_json(indent=None)] for place, learner in self._table.items()]
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: Iterable[tuple[Sequence[float | str], object]]) -> None:
         """Continue with these learners."""
         table = {tuple(place): read_learner(text, self.policy, self.arms) for place, text in saved}
         fits = all(
@@ -251,7 +251,7 @@ def policy_for(policy: Policy | str | None) -> Policy:
     return found
 
 
-def read_learner(text: Any, policy: Policy, arms: tuple[Label, ...]) -> online.Learner:
+def read_learner(text: object, policy: Policy, arms: tuple[Label, ...]) -> online.Learner:
     """Return the learner of an expert that was saved."""
     if not isinstance(text, str):
         raise TypeError(f"a saved expert must be text, but got {text!r:.60}")
@@ -261,7 +261,7 @@ def read_learner(text: Any, policy: Policy, arms: tuple[Label, ...]) -> online.L
     return learner
 
 
-def as_expert(expert: Any) -> Expert:
+def as_expert(expert: object) -> Expert:
     """Return an expert: a copy of one, or a function as one."""
     if isinstance(expert, Expert):
         return expert.copied()

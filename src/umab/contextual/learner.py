@@ -6,8 +6,8 @@ import datetime
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 from umab._support import checks
 from umab._support.files import write_atomically
@@ -15,16 +15,22 @@ from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.umab_e import UMABE, Form
 from umab.contextual.context import Context, Kinds, Known, checked
-from umab.contextual.experts import ContextFree, Expert, as_expert, names_of
+from umab.contextual.experts import Advice, ContextFree, Expert, as_expert, names_of
 from umab.contextual.models import KINDS, Linear, Regressor
 from umab.online import forks
 from umab.online.choice import Choice, Label, labels_of
 from umab.online.feedback import as_loss
 from umab.online.guarded import Guarded
 from umab.online.learner import Learner as OnlineLearner
-from umab.online.saved import read_file
+from umab.online.saved import as_written, read_file
 
 FORMAT, VERSION = "umab.contextual.Learner", 1
+
+Experts: TypeAlias = Sequence[Expert | Callable[[Known], Advice]]
+"""Experts, and functions of a context that advise as an expert does."""
+
+_Contents: TypeAlias = tuple[OnlineLearner, list[Expert], dict[str, dict[str, float | str]], Kinds]
+"""A learner without its lock: the learner inside, the experts, the contexts of open choices and the kinds of names."""
 
 
 class Learner(Guarded):
@@ -69,7 +75,7 @@ class Learner(Guarded):
     def __init__(
         self,
         arms: int | Sequence[Label],
-        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        experts: Experts | None = None,
         *,
         seed: int | None = None,
         maximize: bool = False,
@@ -102,12 +108,12 @@ class Learner(Guarded):
         self._contexts = {}
         return False  # the learner inside counts itself
 
-    def __getstate__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> _Contents:
         """Return all but the lock, for `pickle` and `copy`."""
         with self._changing():
             return self._learner, self._experts, dict(self._open_contexts()), self._kinds
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(self, state: _Contents) -> None:
         """Continue from it."""
         self._learner, self._experts, contexts, kinds = state
         self._start({identity: checked(known) for identity, known in contexts.items()}, kinds)
@@ -153,7 +159,7 @@ class Learner(Guarded):
             self._contexts[choice.id] = known
             return choice
 
-    def _advice_of(self, expert: Expert, known: Known) -> list[Any]:
+    def _advice_of(self, expert: Expert, known: Known) -> list[Advice]:
         try:
             return expert.advice(known)
         except Exception as error:
@@ -233,7 +239,7 @@ class Learner(Guarded):
         cls,
         text: str,
         *,
-        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        experts: Experts | None = None,
         unpickle: bool = False,
         seed: int | None = None,
         fresh: bool = False,
@@ -259,7 +265,7 @@ class Learner(Guarded):
         if not isinstance(saved, dict) or (saved.get("format"), repr(saved.get("version"))) != (FORMAT, repr(VERSION)):
             raise ValueError(f"a saved learner must be JSON with format={FORMAT!r} and version={VERSION}")
         learner = cls.__new__(cls)
-        try:
+        with as_written():
             learner._learner = OnlineLearner.from_json(saved["learner"], seed=seed, fresh=fresh)
             learner._experts = _read_experts(saved["experts"], experts, unpickle, learner._learner)
             names = names_of(learner._experts)
@@ -273,10 +279,6 @@ class Learner(Guarded):
             if not is_new and not set(contexts) <= {choice.id for choice in learner._learner.outstanding}:
                 raise ValueError("contexts must be of open choices")
             learner._start({} if is_new else contexts, kinds)
-        except KeyError as error:
-            raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
-        except (TypeError, AttributeError, IndexError, ArithmeticError) as error:
-            raise ValueError(f"a saved learner must be as it was written: {error}") from None
         return learner
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -288,7 +290,7 @@ class Learner(Guarded):
         cls,
         path: str | os.PathLike[str],
         *,
-        experts: Sequence[Expert | Callable[[Known], Any]] | None = None,
+        experts: Experts | None = None,
         unpickle: bool = False,
         seed: int | None = None,
         fresh: bool = False,
@@ -303,7 +305,7 @@ class Learner(Guarded):
         return f"umab.contextual.Learner({list(self.arms)!r}, experts={list(self.experts)!r})"
 
 
-def _as_choice(choice: Any) -> Choice:
+def _as_choice(choice: object) -> Choice:
     """Return a choice, or the list that JSON turns one into, but no label, from which nothing can be learned here."""
     if not isinstance(choice, (tuple, list)):
         raise TypeError(f"a choice must be what select returned, but got {checks.shown(choice)}")
@@ -315,7 +317,9 @@ def _kind_of(expert: Expert) -> str | None:
     return next((kind for kind, known in KINDS.items() if type(expert) is known), None)
 
 
-def _read_experts(saved: Any, given: Any, unpickle: bool, learner: OnlineLearner) -> list[Expert]:
+def _read_experts(
+    saved: Sequence[Mapping[str, Any]], given: object, unpickle: bool, learner: OnlineLearner
+) -> list[Expert]:
     """Return the experts of a saved learner: made anew, or those that were given, with what they had learned."""
     if given is not None and not isinstance(given, Sequence):
         raise TypeError(f"experts must be a list, but got experts={checks.shown(given)}")

@@ -52,7 +52,7 @@ class Spread:
         self.recent = [each * factor for each in self.recent]
         self.middle, self.reach = self.middle * factor, self.reach * factor
 
-    def saved(self) -> dict[str, Any]:
+    def saved(self) -> dict[str, object]:
         """Return all of it, as JSON can hold it."""
         return {"recent": self.recent, "n_seen": self.n_seen, "middle": self.middle, "reach": self.reach}
 
@@ -99,7 +99,7 @@ class Linear(Expert):
         told = [f"{key}={value:g}" for key, value in self.parameters().items() if value != getattr(usual, key)]
         return f"linear({', '.join(told)})" if told else "linear"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, float]:
         """Return the options."""
         return {"ridge": self.ridge, "clip": self.clip, "most": self.most}
 
@@ -153,7 +153,7 @@ class Linear(Expert):
             inverses[np.ix_(range(n_arms), old, old)] = self._inverses
             self._weights, self._inverses = weights, inverses
 
-    def saved(self) -> Any:
+    def saved(self) -> dict[str, object]:
         """Return the models, the features and the spread."""
         return {
             "features": self._features.saved(),
@@ -165,7 +165,7 @@ class Linear(Expert):
             "inverses": self._inverses.tolist(),
         }
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: Mapping[str, Any]) -> None:
         """Continue from what `saved` returned."""
         self._features.load(saved["features"])
         self._spread.load(saved["spread"])
@@ -219,7 +219,7 @@ class Regressor(Expert):
         """The name of the regressor's class."""
         return type(self.model).__name__
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, object]:
         """Return the options; the model itself is part of what was learned."""
         return {"clip": self.clip, "most": self.most}
 
@@ -273,7 +273,7 @@ class Regressor(Expert):
         self._features.learn(context)
         self._models[arm].partial_fit(self._row(context), np.array([loss]))
 
-    def saved(self) -> Any:
+    def saved(self) -> dict[str, object]:
         """Return the models as a pickle, and the rest as JSON can hold it."""
         pickled = pickle.dumps({"model": self.model, "models": list(self._models.values())})
         return {
@@ -284,7 +284,7 @@ class Regressor(Expert):
             "spread": self._spread.saved(),
         }
 
-    def load(self, saved: Any) -> None:
+    def load(self, saved: Mapping[str, Any]) -> None:
         """Continue from what `saved` returned; the caller has made sure that its pickle may be trusted."""
         content = pickle.loads(base64.b64decode(saved["pickle"], validate=True))
         if len(content["models"]) != len(self.arms):

@@ -445,7 +445,7 @@ class Core:
     ) -> Core:
         """Return the core of a snapshot of this version or an older one."""
         version = checked_version(saved.get("version"))
-        try:
+        with saved_form.as_written(ValueError):
             saved = migrated(saved, version)
             labels = saved_form.read_labels(saved["arms"])
             core = cls(saved_form.read_policy(saved["policy"], policy), labels, saved["maximize"], clock)
@@ -462,10 +462,6 @@ class Core:
             core.tallies = [Tally.of(each) for each in saved["counters"]]
             if len(core.tallies) != len(labels):
                 raise ValueError(f"there are {len(core.tallies)} counters for {len(labels)} arms")
-        except KeyError as error:
-            raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
-        except (TypeError, ValueError, AttributeError, ArithmeticError, IndexError) as error:
-            raise ValueError(f"a saved learner must be as it was written: {error}") from None
         return core
 
     def _read_ids(self, ids: saved_form.SavedIds) -> None:

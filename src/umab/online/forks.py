@@ -17,17 +17,28 @@ from typing import Protocol
 from umab.online.hints import LearnerWarning
 
 
+class Held(Protocol):
+    """A lock, which is held while the process forks."""
+
+    def acquire(self) -> object:
+        """Wait for it."""
+
+    def release(self) -> object:
+        """Let others have it."""
+
+
 class Watched(Protocol):
     """What becomes a learner of its own in the child of a fork."""
 
-    _lock: threading.RLock
+    @property
+    def _lock(self) -> Held: ...
 
     def _after_fork(self) -> bool:
         """Become one; return whether it draws as the parent's does."""
 
 
 _learners: weakref.WeakSet[Watched] = weakref.WeakSet()
-_held: list[threading.RLock] = []
+_held: list[Held] = []
 databases = threading.RLock()
 """Held while SQLite is used. Whoever waits for it may hold locks of learners; who holds it waits for no learner."""
 _watching = threading.RLock()  # a thread may add a learner, or fork, while another one forks

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
@@ -60,6 +60,18 @@ def read_file(path: str | os.PathLike[str], read: Callable[[str], T]) -> T:
         return read(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"cannot load {os.fspath(path)!r}: {error}") from None
+
+
+@contextlib.contextmanager
+def as_written(*more: type[Exception]) -> Iterator[None]:
+    """Refuse a saved learner in which something is missing or of another form, as these errors in reading it tell."""
+    wrong: tuple[type[Exception], ...] = (TypeError, AttributeError, ArithmeticError, IndexError, *more)
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"a saved learner must be complete, but {error} is missing") from None
+    except wrong as error:
+        raise ValueError(f"a saved learner must be as it was written: {error}") from None
 
 
 def read_text(text: str) -> dict[str, object]:
