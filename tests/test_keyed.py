@@ -847,3 +847,14 @@ def test_no_thread_uses_sqlite_while_the_process_forks(
         for thread in threads:
             thread.join(PATIENCE)
         assert forked.is_set()
+
+
+def test_a_signal_handler_neither_saves_in_a_save_nor_loads_while_learners_come_and_go(tmp_path: Path) -> None:
+    with Learners(POLICY, ARMS, seed=1, in_memory=1) as learners:
+        play(learners["a"])
+        play(learners["b"])  # "a" is on disk now
+        with learners._store.saving(), pytest.raises(RuntimeError, match="middle of a change"):
+            learners.save(tmp_path / "saved")
+        with learners._store.loading(), pytest.raises(RuntimeError, match="middle of a change"):
+            learners["a"].select()
+        learners.save(tmp_path / "saved")
