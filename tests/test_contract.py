@@ -13,9 +13,9 @@ import pytest
 
 import umab
 from helpers import same_bits, state_of, without_times
-from toys import Capped, LastEight, Patient, PatientTosser, ScaleAtDraw, Tosser, TwoMinds
+from toys import Breaker, Capped, LastEight, Patient, PatientTosser, ScaleAtDraw, Tosser, TwoMinds
 from umab.algorithms import registry
-from umab.algorithms.base import Policy
+from umab.algorithms.base import Pause, Policy
 from umab.engine import compiled
 from umab.engine.compiled import simulation_kernel
 from umab.engine.interpreted import play
@@ -33,6 +33,7 @@ TOYS: dict[str, Policy] = {
     "fixed vector": TwoMinds(),
     "ticket, credited and closed": Patient(),
     "coin": Tosser(),
+    "pauses": Breaker(),
     "wrapper around a coin": Capped(Tosser()),
     "wrapper around all four": Capped(PatientTosser()),
     "wrapper around a ticket": Capped(ScaleAtDraw(rate=2.0)),
@@ -46,7 +47,7 @@ NEVER = np.where(BY_ARM % 4 == 1, -1, BY_ARM)
 THERE = BY_ARM % 3 < 2
 
 
-@pytest.mark.parametrize("kind", ["ticket", "rows", "fixed vector", "wrapper around a wrapper"])
+@pytest.mark.parametrize("kind", ["ticket", "rows", "fixed vector", "pauses", "wrapper around a wrapper"])
 def test_a_toy_keeps_the_contract_in_every_runtime(kind: str) -> None:
     check_policy(TOYS[kind])
 
@@ -468,6 +469,43 @@ def test_what_a_wrapper_keeps_for_each_arm_follows_the_arms() -> None:
     learner.add_arm("c")
     learner.remove_arm("a")
     assert state_of(learner).base == [8.0, 7.0]
+
+
+def test_a_learner_says_which_arms_are_paused_and_when_they_are_probed() -> None:
+    learner = umab.Learner(Capped(Breaker(), limit=500.0), ["north", "east"], seed=0)
+    learner.update("north", 1.0)
+    assert learner.pauses() == []
+    learner.update("east", 1e6)
+    assert learner.pauses() == [Pause("east", 2, 50)]
+    for _ in range(9):
+        learner.update("north", 1.0)
+    learner.add_arm("west")
+    learner.update("west", 101.0)
+    learner.remove_arm("north")
+    (east, west) = umab.Learner.from_json(learner.to_json(), policy=learner.policy).pauses()
+    assert (east, west) == (Pause("east", 2, 40), Pause("west", 12, 50))
+    assert east.in_words("12:03") == "east: paused since 12:03, next probe in 40 requests"
+    for _ in range(39):
+        learner.update("west", 101.0)
+    assert [each.in_words() for each in learner.pauses()] == [
+        "east: paused after 2 losses, next probe in 1 request",
+        "west: paused after 12 losses, next probe in 11 requests",
+    ]
+    learner.update("west", 1.0)
+    assert learner.pauses() == [Pause("east", 2, 0)] and learner.pauses()[0].in_words().endswith("next probe is due")
+    learner.update("east", 1.0)
+    assert learner.pauses() == []
+
+
+@pytest.mark.parametrize("wrong", [(5, 1, 0), (0, 0, 0), (0, 201, 0), (0, 1, -1)])
+def test_pauses_that_cannot_be_are_found(wrong: tuple[int, int, int]) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong(Breaker):
+        def pauses(self, state: Any) -> list[Pause]:
+            return [Pause(*wrong)] if state.round >= 200.0 else []
+
+    with pytest.raises(AssertionError, match="pauses must be"):
+        check_policy(Wrong())
 
 
 @pytest.mark.parametrize("damage", [[[], [], [], []], [[1.0], [1.0], [1.0], [1.0]], [0.0, 0.0, 0.0, [0.0]]])

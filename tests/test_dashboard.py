@@ -16,7 +16,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import umab
 from service_app import ADMIN, Client, Reply
+from toys import Breaker
+from umab.algorithms import registry
 from umab_service import history, throttle
 from umab_service.dashboard import charts, data, sessions, words
 from umab_service.dashboard.pages import PAGES, POLICY
@@ -546,6 +549,34 @@ def test_a_noticed_change_is_listed_and_marked_in_the_chart(client: Client, admi
         client.run(history.note(client.service))
     text = admin.get("/experiments/x?span=0")
     assert 'class="change"' not in text and "earlier" in check_markup(text).text
+
+
+def test_paused_arms_are_shown_with_the_time(client: Client, admin: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_POLICIES", dict(registry._POLICIES))
+    umab.register("breaker", Breaker())
+    client.experiment("x", ["a", "<b>"], policy="breaker")
+    began = None
+    for number in range(400):
+        made = client.decide(f"d{number}")
+        began = began or (client.now if number >= 200 and made["arm"] == "<b>" else None)
+        loss = 1000.0 if made["arm"] == "<b>" and number >= 200 else 1.0
+        client.ask("PUT", f"/v1/experiments/x/decisions/d{number}/feedback", {"loss": loss})
+        client.now += 0.2
+        client.run(history.note(client.service))
+    (pause,) = client.service.experiment("x").learner.pauses()
+    assert began is not None and pause.arm == "<b>" and 200 < pause.round < 220
+    page = admin.get("/experiments/x?span=0")
+    found = re.findall(r"<b>: paused since ([0-9:]+) UTC, next probe is due", html.unescape(page))
+    assert len(found) == 1 and -1.0 < seconds_of(found[0]) - began % 86400 <= 5.0
+    assert "<b>: paused" not in page
+    for number in range(400, 460):  # minutes later, its begin is not among the points any more
+        client.decide(f"d{number}")
+        client.now += 5.0
+        client.run(history.note(client.service))
+    later = html.unescape(admin.get("/experiments/x?span=0"))
+    assert f"<b>: paused after {pause.round} losses, next probe is due" in later
+    client.ask("DELETE", "/v1/experiments/x/arms/%3Cb%3E")
+    assert ": paused" not in admin.get("/experiments/x?span=0")
 
 
 def seconds_of(clock: str) -> int:

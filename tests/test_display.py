@@ -15,7 +15,7 @@ import pytest
 
 import umab
 from umab._support import display
-from umab.algorithms.base import Change
+from umab.algorithms.base import Change, Pause
 
 
 def parsed(text: str) -> ElementTree.Element:
@@ -106,9 +106,13 @@ class Learner:
     """What is needed of a learner."""
 
     def __init__(
-        self, probabilities: dict[Any, float], n_open: int, changes: Sequence[tuple[Any, bool | None]] = ()
+        self,
+        probabilities: dict[Any, float],
+        n_open: int,
+        changes: Sequence[tuple[Any, bool | None]] = (),
+        paused: Sequence[Any] = (),
     ) -> None:
-        self._probabilities, self._changes = probabilities, changes
+        self._probabilities, self._changes, self._paused = probabilities, changes, paused
         self.policy = umab.recommended()
         self.arms = tuple(probabilities)
         self.outstanding = (None,) * n_open
@@ -119,6 +123,9 @@ class Learner:
 
     def changes(self) -> list[Change]:
         return [Change(round=round, arm=arm, kept=kept) for round, (arm, kept) in enumerate(self._changes, 100)]
+
+    def pauses(self) -> list[Pause]:
+        return [Pause(arm, 7, 0) for arm in self._paused]
 
     def counters(self) -> dict[Any, Counter]:
         return {arm: Counter(7, 6, math.nan, None, p) for arm, p in self._probabilities.items()}
@@ -154,6 +161,13 @@ def test_a_learner_shows_the_latest_changes_that_it_has_noticed() -> None:
     assert "latest 5 changes noticed: a after 111 losses" in many and many.endswith(
         "a after 115 losses (started afresh)"
     )
+
+
+def test_a_learner_shows_the_arms_that_are_paused() -> None:
+    some = words(parsed(display.learner_html(Learner({"<b>": 1.0}, n_open=0, paused=["<b>"]))))
+    assert some.endswith("<b>: paused after 7 losses, next probe is due")
+    many = words(parsed(display.learner_html(Learner({"a": 1.0}, n_open=0, paused=range(100)))))
+    assert "19: paused" in many and "20: paused" not in many and many.endswith("80 more arms paused")
 
 
 @pytest.fixture(scope="module")

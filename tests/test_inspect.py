@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import umab
+from toys import Breaker
 from umab import cli
 from umab.cli import learner_findings
 from umab.cli.learner_findings import Contents, OpenChoice, findings, label_text
@@ -118,8 +119,24 @@ def test_noticed_changes_are_shown_with_what_came_of_them(tmp_path: Path, capsys
 
 def test_a_learner_without_changes_shows_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     umab.Learner("centred(umab-s)", arms=2).save(tmp_path / "learner.json")
-    assert "changes noticed" not in page(tmp_path / "learner.json", capsys=capsys)
-    assert content(tmp_path / "learner.json", capsys=capsys)["changes"] == []
+    text = page(tmp_path / "learner.json", capsys=capsys)
+    assert "changes noticed" not in text and "Paused" not in text
+    found = content(tmp_path / "learner.json", capsys=capsys)
+    assert found["changes"] == found["pauses"] == []
+
+
+def test_paused_arms_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = umab.Learner(Breaker(), arms=["eu", "two\nlines", *range(30)], seed=0)
+    for arm in learner.arms[1:]:
+        learner.update(arm, 1000.0)
+    learner.save(tmp_path / "learner.json")
+    given = "--policy", "toys:Breaker"
+    pauses = content(tmp_path / "learner.json", *given, capsys=capsys)["pauses"]
+    assert pauses == [each._asdict() for each in learner.pauses()] and len(pauses) == 31
+    part = page(tmp_path / "learner.json", *given, capsys=capsys).split("\n\n")[-2].splitlines()
+    assert part[:2] == ["Paused arms", "- 'two\\nlines': paused after 1 losses, next probe in 20 requests"]
+    assert part[-1] == "- 11 more arms; --all shows all" and len(part) == 22
+    assert "- 29: paused" in page(tmp_path / "learner.json", "--all", *given, capsys=capsys)
 
 
 def test_a_large_learner_has_a_short_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import umab
 from umab import checks, simplex
+from umab.algorithms.base import Pause
 from umab.simplex import FixedVector, Rows, Vector, softmin
 
 
@@ -219,6 +220,45 @@ class PatientTosser(Patient):
     ) -> PatientState:
         state.given_up[arm] += ticket.number + probability + 0.125 * coin
         return patient(state)
+
+
+class BreakerState(NamedTuple):
+    probabilities: Vector
+    since: Vector  # the round in which the pause of each arm began; 0 if there is none
+    round: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaker(umab.Policy):
+    """Pauses an arm that costs more than 100: it is probed after 50 rounds, and a smaller loss ends the pause."""
+
+    def init(self, n_arms: int) -> BreakerState:
+        return BreakerState(simplex.uniform(n_arms), [0.0] * n_arms, 0.0)
+
+    def pauses(self, state: BreakerState) -> list[Pause]:
+        return [
+            Pause(arm, int(since), max(0, 50 - int(state.round - since)))
+            for arm, since in enumerate(state.since)
+            if since
+        ]
+
+    def resized(self, state: BreakerState, arms: Sequence[int | None]) -> BreakerState:
+        return super().resized(state, arms)._replace(since=[0.0 if arm is None else state.since[arm] for arm in arms])
+
+    @staticmethod
+    def update(parameters: Any, state: BreakerState, arm: int, loss: float, probability: float) -> BreakerState:
+        round = state.round + 1.0
+        if loss <= 100.0:
+            state.since[arm] = 0.0
+        elif state.since[arm] == 0.0:
+            state.since[arm] = round
+        total = 0.0
+        for k in range(len(state.probabilities)):
+            state.probabilities[k] = 1e-3 if state.since[k] > 0.0 and round < state.since[k] + 50.0 else 1.0
+            total += state.probabilities[k]
+        for k in range(len(state.probabilities)):
+            state.probabilities[k] /= total
+        return BreakerState(state.probabilities, state.since, round)
 
 
 N_LAST = 8

@@ -54,9 +54,11 @@ def check_policy(policy: Policy | str) -> None:
                         f"{what} after round {t} with {n_arms} arms: arm {round.arm} was drawn with probability "
                         f"{round.probability!r} and cost {float(table[t - 1, round.arm])!r}"
                     ) from None
+                _check_pauses(policy, round.state, t)
             if not policy.full_information:
                 more = policy.resized(round.state, [*range(n_arms), None])
                 check_distribution(policy, np.array(more.probabilities))
+                _check_pauses(policy, more, 200)
             *_, late = play(policy, table, delays=5)
             for delay, interpreted in ((None, round.state), (5, late.state)):
                 compiled = compiled_state(policy, table, delay=delay)
@@ -69,6 +71,18 @@ def check_policy(policy: Policy | str) -> None:
                 arms = random.integers(n_arms, size=200)
                 for row in forced_interpreted(policy, arms, table[np.arange(200), arms], n_arms):
                     check_distribution(policy, row)
+
+
+def _check_pauses(policy: Policy, state: Any, n_learned: int) -> None:
+    """Raise if the pauses that a policy reads from a state cannot be, after so many losses."""
+    pauses = policy.pauses(state)
+    arms = [each.arm for each in pauses]
+    if arms != [arm for arm in range(len(state.probabilities)) if arm in arms]:
+        raise AssertionError(f"pauses must be of arms that are there, each once, in order, but got {pauses}")
+    if not all(1 <= each.round <= n_learned and each.probe_in >= 0 for each in pauses):
+        raise AssertionError(
+            f"pauses must begin in rounds 1 to {n_learned}, with a probe in 0 or more, but got {pauses}"
+        )
 
 
 def compiled_state(policy: Policy, losses: Array, *, seed: int = 0, delay: int | None = None) -> Any:

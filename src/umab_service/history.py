@@ -47,7 +47,7 @@ class Point(NamedTuple):
     draws: int
     open: int
     changed: int
-    """The round of the last change that was noticed up to then; 0 if there was none."""
+    """The round of the last change, or pause, that was noticed up to then; 0 if there was none."""
     shares: dict[str, float]
     """The probabilities of the arms, or of the most probable ones."""
 
@@ -132,13 +132,18 @@ async def _recall(service: Service, state: _State, unknown: Sequence[int]) -> No
             known.n_of_life, known.born = count, first
 
 
+def noticed(found: Experiment) -> int:
+    """Return the round of the last change or of the last pause that lasts; 0 if there is none."""
+    return max((each.round for each in (*found.learner.changes(), *found.learner.pauses())), default=0)
+
+
 def _points(found: Experiment, known: _Noted, now: float) -> list[Statement]:
     """Return what stores a point, in each of the spans in which it is time for one."""
     counters = found.learner.counters()
     drawn = sum(each.selected for each in counters.values())
     known.draws = max(known.draws, drawn) if known.seq < 0 else known.draws + max(0, drawn - known.drawn)
     known.drawn, known.seq = drawn, found.seq
-    changed = max((each.round for each in found.learner.changes()), default=0)
+    changed = noticed(found)
     shares = [(str(arm), round(each.probability, 4)) for arm, each in counters.items() if each.probability >= 0.0]
     content = encoded(sorted(shares, key=lambda pair: -pair[1])[:MOST_LABELS])
     jobs: list[Statement] = []

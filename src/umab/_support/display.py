@@ -44,6 +44,10 @@ class _Change(Protocol):
     def kept(self) -> bool | None: ...
 
 
+class _Pause(Protocol):
+    def in_words(self) -> str: ...
+
+
 class _Learner(Protocol):
     @property
     def policy(self) -> _Policy: ...
@@ -53,6 +57,7 @@ class _Learner(Protocol):
     def maximize(self) -> bool: ...
     def counters(self) -> Mapping[Any, _Counter]: ...
     def changes(self) -> Sequence[_Change]: ...
+    def pauses(self) -> Sequence[_Pause]: ...
 
 
 def counted(number: int, thing: str) -> str:
@@ -79,7 +84,7 @@ def learner_html(learner: _Learner) -> str:
     better = "rewards, higher is better" if learner.maximize else "losses, lower is better"
     title = f"{counted(len(arms), 'arm')}, {counted(len(learner.outstanding), 'open choice')}; {better}"
     table = _table(rows, shown, "with the highest probabilities")
-    return _box(learner.policy.name, title, table + _changes(learner.changes()))
+    return _box(learner.policy.name, title, table + _changes(learner.changes()) + _pauses(learner.pauses()))
 
 
 def losses_html(arms: Sequence[str], table: npt.NDArray[np.float64]) -> str:
@@ -151,6 +156,14 @@ def _changes(changes: Sequence[_Change]) -> str:
     texts = [change_text(each) for each in changes[-_MOST_CHANGES:]]
     what = "changes noticed" if len(texts) == len(changes) else f"latest {len(texts)} changes noticed"
     return f"<div style='margin-top:4px'>{what}: {html.escape('; '.join(texts))}</div>"
+
+
+def _pauses(pauses: Sequence[_Pause]) -> str:
+    """Return a line for each paused arm."""
+    texts = [each.in_words() for each in pauses[:_MOST_ARMS]]
+    if len(pauses) > _MOST_ARMS:
+        texts.append(f"{counted(len(pauses) - _MOST_ARMS, 'more arm')} paused")
+    return "".join(f"<div style='margin-top:4px'>{html.escape(each)}</div>" for each in texts)
 
 
 def change_text(change: _Change) -> str:

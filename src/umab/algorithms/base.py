@@ -117,6 +117,30 @@ class Change(NamedTuple, Generic[A]):
     """Whether the restart was kept; False if it was undone, None while it is on trial."""
 
 
+class Pause(NamedTuple, Generic[A]):
+    """An arm that a policy leaves alone because it seems to fail, except for a probe now and then."""
+
+    arm: A
+    """Its index, or its label if a learner says so."""
+    round: int
+    """How many losses the policy had learned from when the pause began, the last one included."""
+    probe_in: int
+    """After how many more losses of any arm the policy means to draw it again; 0 if a probe is due."""
+
+    def in_words(self, since: str = "") -> str:
+        """Return this for whoever runs the arms; `since` is the time at which the pause began, if it is known.
+
+        Examples
+        --------
+        >>> from umab.algorithms.base import Pause
+        >>> Pause("east", 307, 40).in_words(), Pause("east", 307, 0).in_words(since="12:03")
+        ('east: paused after 307 losses, next probe in 40 requests', 'east: paused since 12:03, next probe is due')
+        """
+        began = f"since {since}" if since else f"after {self.round} losses"
+        probe = f"in {self.probe_in} request{'s' * (self.probe_in > 1)}" if self.probe_in else "is due"
+        return f"{self.arm}: paused {began}, next probe {probe}"
+
+
 class Naming(Protocol):
     """What knows the names of policies. It knows the policies too, so they are given it, and do not import it."""
 
@@ -283,6 +307,10 @@ class Policy(ABC, Generic[S, P]):
 
     def changes(self, state: S) -> list[Change]:
         """Return the latest changes of the losses that the policy has noticed; a policy that watches for none, none."""
+        return []
+
+    def pauses(self, state: S) -> list[Pause]:
+        """Return the arms that are paused now, in the order of the arms; a policy that pauses none has none."""
         return []
 
     def rates(self, state: S) -> dict[str, float]:

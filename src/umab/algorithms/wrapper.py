@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, cast, get_type_hints
 
 from umab._support.checks import shown
-from umab.algorithms.base import Change, Coin, HasProbabilities, Learns, P, Policy, moved, naming
+from umab.algorithms.base import Change, Coin, HasProbabilities, Learns, P, Pause, Policy, moved, naming
 from umab.algorithms.limits import Limits, within
 from umab.maths.simplex import Vector
 
@@ -113,6 +113,10 @@ class Wrapper(Policy[W, P]):
     def changes(self, state: W) -> list[Change]:
         """Return the changes that the policy inside has noticed."""
         return self.policy.changes(state.inner)
+
+    def pauses(self, state: W) -> list[Pause]:
+        """Return the arms that the policy inside has paused."""
+        return self.policy.pauses(state.inner)
 
     @property
     def selected(self) -> Callable[..., W]:  # type: ignore[override]

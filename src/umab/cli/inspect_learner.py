@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from umab._support.display import change_text, counted
-from umab.algorithms.base import Change
+from umab.algorithms.base import Change, Pause
 from umab.algorithms.names import policy_as_written
 from umab.cli.learner_findings import Contents, Finding, OpenChoice, age_in_words, findings, label_text
 from umab.cli.options import Commands, command
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         commands,
         "inspect",
         inspect,
-        "show a saved learner: arms, probabilities, counters, open choices, noticed changes, and what looks wrong",
+        "show a saved learner: arms, probabilities, counters, open choices, changes, pauses, and what looks wrong",
         "umab inspect learner.json --all",
     )
     inspecting.add_argument("learner", help="a file that Learner.save has written; it is not changed")
@@ -64,6 +64,8 @@ class Inspected(NamedTuple):
     """Why the ages of open choices are not known; nothing if they are."""
     changes: list[Change[Label]]
     """The latest changes that the policy has noticed, oldest first."""
+    pauses: list[Pause[Label]]
+    """The arms that the policy leaves alone now."""
     findings: list[Finding]
 
     @property
@@ -107,7 +109,8 @@ def inspected(path: str, policy: str | None) -> Inspected:
     version = checked_version(read_text(text)["version"])
     open_choices, ageless = _open(learner)
     contents = Contents(learner.maximize, learner.counters(), open_choices)
-    return Inspected(path, version, learner.policy.name, contents, ageless, learner.changes(), findings(contents))
+    changes, pauses = learner.changes(), learner.pauses()
+    return Inspected(path, version, learner.policy.name, contents, ageless, changes, pauses, findings(contents))
 
 
 def _open(learner: Learner) -> tuple[list[OpenChoice], str]:
@@ -139,6 +142,7 @@ def _as_page(seen: Inspected, most_arms: int) -> str:
         _arms_table(seen, most_arms),
         _open_table(seen),
         *_changes(seen),
+        *_pauses(seen, most_arms),
         "\n".join(["What looks wrong", *wrong]) if wrong else "Nothing looks wrong.",
     ]
     return "\n\n".join(parts)
@@ -182,6 +186,14 @@ def _changes(seen: Inspected) -> list[str]:
     return ["\n".join(["Latest changes noticed, oldest first", *lines])] if lines else []
 
 
+def _pauses(seen: Inspected, most: int) -> list[str]:
+    """Return one line for each paused arm, below a title; no part of the page if there are none."""
+    lines = [f"- {Pause(label_text(each.arm), each.round, each.probe_in).in_words()}" for each in seen.pauses[:most]]
+    if len(seen.pauses) > most:
+        lines.append(f"- {counted(len(seen.pauses) - most, 'more arm')}; --all shows all")
+    return ["\n".join(["Paused arms", *lines])] if lines else []
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else str(value) if isinstance(value, int) else f"{value:.6g}"
 
@@ -205,6 +217,7 @@ def _as_json(seen: Inspected) -> str:
             "oldest": [each._asdict() for each in seen.oldest_first[:_OLDEST]],
         },
         "changes": [each._asdict() for each in seen.changes],
+        "pauses": [each._asdict() for each in seen.pauses],
         "findings": [each._asdict() for each in seen.findings],
     }
     return json.dumps(content, indent=2, allow_nan=False)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from umab._support import checks
 from umab._support.display import learner_html
 from umab._support.files import write_atomically
-from umab.algorithms.base import Change, Policy
+from umab.algorithms.base import Change, Pause, Policy
 from umab.algorithms.names import as_policy
 from umab.errors import ForeignChoiceError
 from umab.online import advised, forks
@@ -634,6 +634,24 @@ class Learner(Guarded, Generic[L]):
             found = core.policy.changes(core.layout.unpack(core.buffer))
             arms = [None if each.arm is None else core.labels[each.arm] for each in found]
             return [Change(each.round, arm, each.kept) for each, arm in zip(found, arms, strict=True)]
+
+    def pauses(self) -> list[Pause[L]]:
+        """Return the arms that the policy leaves alone now because they seem to fail, except for probes.
+
+        Each has the arm, the number of losses learned when its pause began, and after how many more losses of any arm
+        it is probed next; `in_words` says so in words. A loss that comes earlier, as from a probe, may end the pause.
+        The list is empty for a policy that pauses no arms.
+
+        Examples
+        --------
+        >>> import umab
+        >>> umab.Learner("centred(umab-s)", arms=["east", "west"]).pauses()
+        []
+        """
+        with self._lock:
+            core = self._core
+            found = core.policy.pauses(core.layout.unpack(core.buffer))
+            return [Pause(core.labels[each.arm], each.round, each.probe_in) for each in found]
 
     def metrics(self, labels: Mapping[str, str] | None = None) -> str:
         """Return the counters in the text format of Prometheus, with more labels such as ``{"service": "search"}``.

@@ -133,9 +133,8 @@ def _row(
 def current(found: Experiment, now: float) -> Point:
     """Return an experiment as it is now."""
     counters = found.learner.counters()
-    changed = max((each.round for each in found.learner.changes()), default=0)
     shares = {str(arm): each.probability for arm, each in counters.items()}
-    return Point(now, sum(each.selected for each in counters.values()), found.n_open, changed, shares)
+    return Point(now, sum(each.selected for each in counters.values()), found.n_open, history.noticed(found), shares)
 
 
 class Summary(NamedTuple):
@@ -226,6 +225,7 @@ class Shown:
     expired: str
     forgotten: str
     changes: list[ChangeRow]
+    pauses: list[str]
     events: list[words.Event]
     spans: Sequence[history.Span] = SPANS
 
@@ -272,6 +272,7 @@ async def shown(service: Service, summaries: Summaries, found: Experiment, span:
         words.count(states[log.EXPIRED]) if log.EXPIRED in states else unknown,
         words.count(states["forgotten"]) if "forgotten" in states else unknown,
         [row for *_, row in reversed(changes)],
+        _pauses(found, before),
         [words.event(seq, at, kind, body, settings.maximize) for seq, at, kind, body in events],
     )
 
@@ -285,15 +286,30 @@ def _changes(found: Experiment, points: Sequence[Point]) -> list[tuple[float | N
     """Return the noticed changes with the time of the first point that knows of them, if it is in this span."""
     rows = []
     for each in found.learner.changes():
-        at = next((point.at for point in points if point.changed >= each.round), None)
-        if points and points[0].changed >= each.round:
-            at = None  # it was known before the first point
+        at = _noticed_at(each.round, points)
         arm = "" if each.arm is None else words.short(each.arm)
         state = {True: "kept", False: "undone", None: "on trial"}[each.kept]
         when = "earlier" if at is None else words.clock(at)
         text = f": {words.plain(each.arm)}" if each.arm is not None else ""
         rows.append((at, text, ChangeRow(when, words.count(each.round), arm, state)))
     return rows
+
+
+def _pauses(found: Experiment, points: Sequence[Point]) -> list[str]:
+    """Return in words which arms are paused."""
+    texts = []
+    for each in found.learner.pauses()[:MOST_ROWS]:
+        at = _noticed_at(each.round, points)
+        since = "" if at is None else f"{words.clock(at)} UTC"
+        texts.append(each._replace(arm=words.short(each.arm)).in_words(since))
+    return texts
+
+
+def _noticed_at(round: int, points: Sequence[Point]) -> float | None:
+    """Return the time of the first point that knows of something of that round; None if all do, or none."""
+    if points and points[0].changed >= round:
+        return None  # it was known before the first point
+    return next((point.at for point in points if point.changed >= round), None)
 
 
 def _arm_rows(found: Experiment, color: dict[str, int], summary: Summary | None) -> list[ArmRow]:
