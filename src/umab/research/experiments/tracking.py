@@ -144,6 +144,11 @@ class Shares:
         """Return the mean share of a policy; not a number if it does not accept all tables."""
         return self._grid.mean(name)
 
+    @property
+    def resampled(self) -> Array:
+        """The shares with resampled trials, which are the same for all policies: samples × tables × policies."""
+        return self._grid.resampled
+
     def worst(self, name: str) -> tuple[Estimate, str]:
         """Return the smallest share of a policy, and the name of its table."""
         column = self.policies.index(name)
@@ -183,6 +188,7 @@ def track(
     halves: Sequence[Half] = ("development", "validation"),
     policies: Sequence[str] = (),
     *,
+    shown: Sequence[str] = SHOWN,
     ablations: bool = True,
     names: Sequence[str] | None = None,
     n_trials: int = 200,
@@ -202,6 +208,8 @@ def track(
     policies
         Names of further policies to run. One that needs a range is told the range of each table, and the number of
         its segments if it has a parameter for that.
+    shown
+        Those that always run.
     ablations
         Whether also to run UMAB-W with each ingredient off.
     names
@@ -211,7 +219,7 @@ def track(
     data_seed, real
         As `seed` and `real` of `umab.datasets.suite`.
     """
-    run = _policies([*(ABLATIONS.values() if ablations else ()), *policies])
+    run = _policies([*shown, *(ABLATIONS.values() if ablations else ()), *policies])
     n_trials = checks.whole("n_trials", n_trials, least=2)
     known = tuple(each.name for half in halves for each in (*entries(half, group="changing"), *_stationary(half)))
     for name in names or ():
@@ -270,8 +278,8 @@ def _searched(changing: Sequence[ChangingEntry], data_seed: int) -> dict[str, Lo
 
 
 def _policies(names: Sequence[str]) -> dict[str, Policy]:
-    """Return the policies that are shown, and those of these names."""
-    found = {name: policy_of(name) for name in (*SHOWN, *names)}
+    """Return the policies of these names."""
+    found = {name: policy_of(name) for name in names}
     for name, policy in found.items():
         if policy.full_information:
             raise ValueError(f"policies on the suite must see one arm per round, but got {name}")
