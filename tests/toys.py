@@ -243,7 +243,9 @@ class Breaker(umab.Policy):
         ]
 
     def resized(self, state: BreakerState, arms: Sequence[int | None]) -> BreakerState:
-        return super().resized(state, arms)._replace(since=[0.0 if arm is None else state.since[arm] for arm in arms])
+        since = [0.0 if arm is None else state.since[arm] for arm in arms]
+        resized: BreakerState = super().resized(state, arms)._replace(since=since)
+        return resized
 
     @staticmethod
     def update(parameters: Any, state: BreakerState, arm: int, loss: float, probability: float) -> BreakerState:

@@ -134,7 +134,8 @@ async def _recall(service: Service, state: _State, unknown: Sequence[int]) -> No
 
 def noticed(found: Experiment) -> int:
     """Return the round of the last change or of the last pause that lasts; 0 if there is none."""
-    return max((each.round for each in (*found.learner.changes(), *found.learner.pauses())), default=0)
+    rounds = [each.round for each in found.learner.changes()]
+    return max(rounds + [each.round for each in found.learner.pauses()], default=0)
 
 
 def _points(found: Experiment, known: _Noted, now: float) -> list[Statement]:
