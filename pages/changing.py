@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 import umab
+from pages import returning
+from pages.returning import MEDIANS, SEED, SPREAD, Table
 from umab._support.files import write_atomically
 from umab.engine.work import versions
 from umab.research.experiments.contest import AT_RANDOM, RECOMMENDED, STEADY
@@ -31,12 +33,6 @@ BEGIN, END = "<!-- measured -->\n", "<!-- /measured -->\n"
 BOTH = (RECOMMENDED, STEADY)
 LOCAL = "umab-l"
 
-SEED = 0
-
-MEDIANS = (10.0, 20.0, 30.0, 40.0)
-"""Milliseconds of a usual answer of each of four upstreams."""
-SPREAD = 0.5
-"""The standard deviation of the logarithm of an answer."""
 BEFORE = (10_000, 100_000, 1_000_000)
 """After how many requests the best upstream fails; it then fails for as many more."""
 SLOWER = {"10 s": 1000.0, "1 s": 100.0, "100 ms": 10.0}
@@ -45,19 +41,14 @@ N_RUNS = 9
 LATEST = 20
 """The failed upstream is left when fewer than half of so many latest requests go to it."""
 
-OUTAGES, OUTAGE, AFTER = (1_000, 10_000), 500, 20_000
-"""After how many requests the best upstream fails and later returns, for how many requests, and how many follow."""
 FOLLOWERS = (RECOMMENDED, "centred(umab-sh)")
-BACK, OF_LATEST = 40, 50
-"""A policy is back when at least so many of so many latest requests go to the upstream that has returned."""
+"""Policies that follow changes, for failures that end."""
 
 N_ARMS = 4
 SEGMENT, N_SEGMENTS = 2_000, 10
 DAY, N_DAYS, WAVE, GAP = 1_440, 10, 20.0, 0.5
 """The rounds of a day, the height of the daily wave in standard deviations, and what the arms differ by."""
 N_TRIALS = 100
-
-Table = npt.NDArray[np.float64]
 
 
 class Failure(NamedTuple):
@@ -70,27 +61,14 @@ class Failure(NamedTuple):
     """The median over the runs; None if most runs do not leave it."""
 
 
-class Return(NamedTuple):
-    """How fast a policy comes back to the best upstream after an outage."""
+def failing(n_before: int, factor: float) -> Table:
+    """Return latencies in milliseconds; the first upstream, the best one, fails after `n_before` requests, for as many.
 
-    n_before: int
-    slower: str
-    policy: str
-    n_requests: int | None
-    """The median over the runs; None if most runs do not come back."""
-    n_back: int
-    """How many runs come back."""
-
-
-def failing(n_before: int, factor: float, n_failing: int | None = None, n_after: int = 0) -> Table:
-    """Return latencies in milliseconds; the first upstream is the best, but slower by a factor while it fails.
-
-    That is after `n_before` requests, for as many more unless another number is given.
+    It is then slower by a factor.
     """
     random = np.random.default_rng([SEED, n_before])
-    n_failing = n_before if n_failing is None else n_failing
-    table = random.lognormal(np.log(MEDIANS), SPREAD, (n_before + n_failing + n_after, len(MEDIANS)))
-    table[n_before : n_before + n_failing, 0] *= factor
+    table = random.lognormal(np.log(MEDIANS), SPREAD, (2 * n_before, len(MEDIANS)))
+    table[n_before:, 0] *= factor
     return table
 
 
@@ -112,27 +90,6 @@ def failures(before: tuple[int, ...] = BEFORE) -> list[Failure]:
                 runs = umab.simulate(policy, table, n_trials=N_RUNS, seed=SEED, keep="arms", progress=False).arms
                 median = float(np.median([requests_until_left(arms, n_before) for arms in runs]))
                 found.append(Failure(n_before, slower, policy, int(median) if math.isfinite(median) else None))
-    return found
-
-
-def requests_until_back(arms: npt.NDArray[Any], start: int) -> float:
-    """Return after how many requests from a start on most of the latest ones go to arm 0; inf if never."""
-    to_returned = np.concatenate([[0], np.cumsum(arms[start:] == 0)])
-    back = np.flatnonzero(to_returned[OF_LATEST:] - to_returned[:-OF_LATEST] >= BACK)
-    return float(back[0] + OF_LATEST) if len(back) else math.inf
-
-
-def returns(before: tuple[int, ...] = OUTAGES, n_after: int = AFTER) -> list[Return]:
-    """Let the best upstream fail for a while and return, in each way, for policies that follow changes."""
-    found = []
-    for n_before in before:
-        for slower, factor in SLOWER.items():
-            table = failing(n_before, factor, OUTAGE, n_after)
-            for policy in FOLLOWERS:
-                runs = umab.simulate(policy, table, n_trials=N_TRIALS, seed=SEED, keep="arms", progress=False).arms
-                waits = np.array([requests_until_back(arms, n_before + OUTAGE) for arms in runs])
-                median, n_back = float(np.median(waits)), int(np.isfinite(waits).sum())
-                found.append(Return(n_before, slower, policy, int(median) if math.isfinite(median) else None, n_back))
     return found
 
 
@@ -184,7 +141,7 @@ def measure(before: tuple[int, ...] = BEFORE) -> dict[str, Any]:
     """Run everything and return the numbers."""
     return {
         "failures": [failure._asdict() for failure in failures(before)],
-        "returns": [each._asdict() for each in returns()],
+        "returning": returning.measure(FOLLOWERS, returning.N_RUNS, returning.AFTER),
         "mean_losses": mean_losses(),
         "shares_of_chance": shares_of_chance(),
         "versions": versions(),
@@ -237,13 +194,9 @@ def text(results: Mapping[str, Any], suite: Mapping[str, Any]) -> str:
         "unnoticed": unnoticed(results),
         "before": list(dict.fromkeys(each["n_before"] for each in results["failures"])),
         "slower": list(SLOWER),
-        "returns": {(each["n_before"], each["slower"], each["policy"]): each for each in results["returns"]},
-        "outages": list(dict.fromkeys(each["n_before"] for each in results["returns"])),
-        "outage": OUTAGE,
-        "after": AFTER,
+        "returning": returning.text(results["returning"]).rstrip(),
+        "missed": returning.missed(results["returning"], RECOMMENDED),
         "followers": FOLLOWERS,
-        "back": BACK,
-        "of_latest": OF_LATEST,
         "both": BOTH,
         "recommended": RECOMMENDED,
         "steady": STEADY,
