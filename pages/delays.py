@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import umab
+from pages import orders
 from pages.late import GROUPS, KINDS, N_COPIES, N_TRIALS, POLICIES, POOL, SHARES, WITHOUT, World, measure, worlds
 from umab._support.files import write_atomically
 from umab.research.experiments.contest import RECOMMENDED, STEADY
@@ -264,6 +265,7 @@ def text(results: Mapping[str, Any]) -> str:
         "published": PUBLISHED,
         "verdicts": {id: verdict(results, id) for id in GROUPS if id in results["scores"]},
         "largest": largest_of(results),
+        "orders": orders.text(results["orders"], results["scores"], results["shares"]).rstrip(),
         "pool_helps": {id: pool_helps(results, id) for id in GROUPS},
         "winners": lambda id, kind: winners(results, id, kind),
         "percent": percent,
@@ -279,7 +281,8 @@ def write(
     docs: Path, n_trials: int = N_TRIALS, shares: Sequence[float] = SHARES, tables: Mapping[str, World] | None = None
 ) -> None:
     """Play, and write the page, its figure and its numbers."""
-    results = json.loads(json.dumps(measure(n_trials, shares, tables)))
+    found = {**measure(n_trials, shares, tables), "orders": orders.measure(n_trials=max(2, n_trials // 2))}
+    results = json.loads(json.dumps(found))
     write_atomically(docs / NUMBERS, (json.dumps(results) + "\n").encode())
     rewrite(docs)
 

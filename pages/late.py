@@ -160,19 +160,25 @@ KINDS = {
 }
 
 
-def players(world: World) -> dict[str, umab.Policy]:
+def players(world: World, policies: Sequence[str] | None = None) -> dict[str, umab.Policy]:
     """Return the policies that accept the losses of a table, by name."""
-    found = {name: told(umab.policy(name), world.losses, len(world.starts)) for name in POLICIES}
+    names = POLICIES if policies is None else policies
+    found = {name: told(umab.policy(name), world.losses, len(world.starts)) for name in names}
     return {name: policy for name, policy in found.items() if takes(policy, world.losses)}
 
 
 def measure(
-    n_trials: int = N_TRIALS, shares: Sequence[float] = SHARES, tables: Mapping[str, World] | None = None
+    n_trials: int = N_TRIALS,
+    shares: Sequence[float] = SHARES,
+    tables: Mapping[str, World] | None = None,
+    policies: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Play all tables with all policies and delays, and return the scores."""
+    """Play all tables with all policies and delays, or with these policies only, and return the scores."""
     tables = worlds() if tables is None else tables
     played: dict[str, dict[str, dict[str, Scores]]] = {}
-    n_cells = sum(len(_contenders(world, id)) for world in tables.values() for id, _ in _kinds_for(world)) * len(shares)
+    n_cells = len(shares) * sum(
+        len(_contenders(world, id, policies)) for world in tables.values() for id, _ in _kinds_for(world)
+    )
     with Progress(n_cells, "measuring delays", unit="cells") as progress:
         for id, world in tables.items():
             costs = world.losses.table - world.losses.table.min(axis=1, keepdims=True)
@@ -183,7 +189,7 @@ def measure(
             played[id] = {}
             for kind_id, kind in _kinds_for(world):
                 found = played[id][kind_id] = {}
-                for name, policy in _contenders(world, kind_id).items():
+                for name, policy in _contenders(world, kind_id, policies).items():
                     rows = []
                     for share in shares:
                         length = round(share * world.losses.n_rounds)
@@ -212,8 +218,10 @@ def _kinds_for(world: World) -> list[tuple[str, Kind]]:
     return [(id, kind) for id, kind in KINDS.items() if is_time or not kind.needs_times]
 
 
-def _contenders(world: World, kind: str) -> dict[str, umab.Policy]:
+def _contenders(world: World, kind: str, policies: Sequence[str] | None) -> dict[str, umab.Policy]:
     """Return who plays a table with delays of a kind."""
+    if policies is not None:
+        return players(world, policies)
     without = {name: umab.policy(name) for name in WITHOUT.values()} if kind == "constant" else {}
     return {**players(world), POOL: umab.policy(STEADY), **without}
 

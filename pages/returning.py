@@ -76,7 +76,7 @@ class Scene(NamedTuple):
     @property
     def best(self) -> npt.NDArray[np.intp]:
         """The best upstream of each request."""
-        return self.medians.argmin(axis=1)
+        return np.asarray(self.medians.argmin(axis=1))
 
 
 def scenes() -> dict[str, Scene]:

@@ -157,8 +157,8 @@ def test_when_a_failed_arm_is_left_by_hand() -> None:
 
 def test_the_tables_are_what_the_page_says() -> None:
     table = changing.failing(4000, 100.0)
-    assert np.abs(np.median(table[:4000], axis=0) / changing.MEDIANS - 1.0).max() < 0.05
-    assert np.abs(np.median(table[4000:], axis=0) / (1000.0, *changing.MEDIANS[1:]) - 1.0).max() < 0.05
+    assert np.abs(np.median(table[:4000], axis=0) / returning.MEDIANS - 1.0).max() < 0.05
+    assert np.abs(np.median(table[4000:], axis=0) / (1000.0, *returning.MEDIANS[1:]) - 1.0).max() < 0.05
     parts = changing.taking_turns().reshape(changing.N_SEGMENTS, changing.SEGMENT, changing.N_ARMS)
     best = parts.mean(axis=1).argmin(axis=1)
     assert best.tolist() == [at % changing.N_ARMS for at in range(changing.N_SEGMENTS)]

@@ -150,7 +150,7 @@ def test_the_default_is_no_candidate_and_files_are_written(
 
 
 def test_the_decision_itself_is_on_both_halves_of_the_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
+    asked: list[tuple[str, ...]] = []
 
     def noted(half: str, group: str = "general") -> list[Any]:
         asked.append((half, group))

@@ -13,12 +13,12 @@ import pytest
 from pages.pool import play_pool
 
 import umab
-from pages import delays, late
+from pages import delays, late, orders
 from umab.engine.delays import Delays
 from umab.engine.interpreted import select
 from umab.engine.streams import stream
 from umab.maths.simplex import draw
-from umab.research.experiments.contest import RECOMMENDED, STEADY
+from umab.research.experiments.contest import RECOMMENDED, STEADY, seed_of_part
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -60,6 +60,78 @@ def test_what_the_page_says_in_words_is_so(results: Any) -> None:
     for id in late.GROUPS:  # the policy that is said to be the one to take is so in most cells
         found = delays.verdict(results, id)
         assert 2 * found.n_least > found.n_cells
+
+
+def test_orders_come_soon_and_zeros_after_the_wait() -> None:
+    losses = orders.shop(3)
+    assert losses.shape == (orders.N_ROUNDS, 4) and not (losses == orders.shop(4)).all()
+    bought = (losses < 0.0).mean(axis=0)
+    assert np.abs(bought / orders.SHARES_OF_BUYERS - 1.0).max() < 0.15
+    assert -losses[losses < 0.0].mean() == pytest.approx(orders.WORTH, rel=0.1) and losses.max() == 0.0
+    for soon in orders.SOON.values():
+        given = orders.delays_of(losses, 500, soon, 3)
+        assert (given[losses == 0.0] == 500).all() and given.max() == 500 and given.min() == 0
+        assert given[losses < 0.0].mean() == pytest.approx(500 * soon, rel=0.05)
+
+
+def test_the_gain_is_compared_with_that_in_the_order_of_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orders, "WAITS", (500,))
+    monkeypatch.setattr(orders, "N_ROUNDS", 3_000)
+    found = orders.measure(["uniform", "centred(umab-s)"], n_trials=3)["cells"]
+    assert [(each["policy"], each["when"]) for each in found] == [
+        (name, when) for when in orders.SOON for name in ("uniform", "centred(umab-s)")
+    ]
+    gains = np.zeros((3, 3))
+    possible = 0.0
+    for trial in range(3):
+        losses = orders.shop(trial)
+        at_random = losses.mean(axis=1).sum() - losses.sum(axis=0).min()
+        possible += at_random
+        for at, given in enumerate((orders.delays_of(losses, 500, 0.0, trial), np.full(losses.shape, 500), None)):
+            run = umab.simulate(
+                "centred(umab-s)", losses, n_trials=1, seed=seed_of_part(0, trial), expected=True, delays=given
+            )
+            gains[at, trial] = at_random - run.final_regret[0]
+    late_, in_order, prompt = gains.sum(axis=1)
+    assert found[0]["gain"]["value"] == pytest.approx(0.0, abs=1e-9)  # that is choosing at random
+    assert found[1]["gain"]["value"] == pytest.approx(late_ / possible)
+    assert found[1]["in_order"]["value"] == pytest.approx(in_order / possible)
+    assert found[1]["prompt"]["value"] == pytest.approx(prompt / possible)
+    assert found[1]["ratio"]["value"] == pytest.approx(late_ / in_order) and found[1]["ratio"]["se"] > 0.0
+
+
+def test_the_ratios_on_the_tables_of_this_page(results: Any) -> None:
+    scores = copy.deepcopy(results["scores"])
+    found = orders.cells(scores, results["shares"], RECOMMENDED)
+    assert found is not None and len(found) == 4 * (5 * 3 + 2)  # only two tables are of times
+    scores["normal"]["constant"][RECOMMENDED][2] = {"mean": 0.5}
+    scores["normal"]["heavy"][RECOMMENDED][2] = {"mean": 0.6}
+    (each,) = [
+        each
+        for each in orders.cells(scores, results["shares"], RECOMMENDED) or []
+        if (each.table, each.kind, each.share) == ("normal", "heavy", 0.02)
+    ]
+    assert each.ratio == pytest.approx(0.8)
+    scores["normal"]["constant"][RECOMMENDED][2] = {"mean": 0.96}
+    assert orders.cells(scores, results["shares"], RECOMMENDED) is None
+    text = orders.text(results["orders"], scores, results["shares"])
+    *_, without = text.partition("In the order of draws, `")
+    assert f"`{RECOMMENDED}`" in f"`{without}" and f"| `{RECOMMENDED}` | " not in without
+
+
+def test_the_recommended_policy_without_a_watch_meets_the_goal_in_the_shop(results: Any) -> None:
+    """What docs/faq.md advises where orders come soon and zeros after a wait."""
+    steady = [each for each in results["orders"]["cells"] if each["policy"] == STEADY]
+    assert len(steady) == len(orders.WAITS) * len(orders.SOON)
+    assert all(each["ratio"]["value"] >= orders.GOAL for each in steady)
+
+
+def test_other_policies_are_measured_alone() -> None:
+    world = late.worlds()["latencies"]
+    short = {"latencies": world._replace(losses=umab.Losses.of(world.losses.table[:60]))}
+    played = late.measure(2, (0.0, 0.1), short, ["uniform"])
+    assert {name for found in played["scores"]["latencies"].values() for name in found} == {"uniform"}
+    assert list(played["scores"]["latencies"]) == list(late.KINDS)
 
 
 def test_the_page_follows_the_numbers(results: Any) -> None:
