@@ -33,6 +33,7 @@ from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG, UMABGA
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_r import UMABR
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
@@ -75,6 +76,7 @@ __all__ = [
     "UMABG",
     "UMABGA",
     "UMABNN",
+    "UMABR",
     "UMABS",
     "UMABW",
     "AdaHedge",

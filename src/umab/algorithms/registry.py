@@ -42,6 +42,7 @@ from umab.algorithms.tsallis_inf_d import TsallisINFD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import UMABG, UMABGA
 from umab.algorithms.umab_nn import UMABNN
+from umab.algorithms.umab_r import UMABR
 from umab.algorithms.umab_s import UMABS
 from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
@@ -123,6 +124,11 @@ _POLICIES: dict[str, Record] = {
         UMABW(),
         summary="losses of any size, sign and offset, in a world that may change; nothing to tune",
         reference="umab, docs/changing.md",
+    ),
+    "umab-r": Record(
+        UMABR(),
+        summary="services, where options fail and return; losses of any size, sign and offset, no bound; nothing to tune",
+        reference="umab, docs/algorithms/umab-r.md",
     ),
     "centred(umab-s)": Record(
         Centred(UMABS()),

@@ -15,6 +15,7 @@ class Style(NamedTuple):
 
 STYLES: dict[str, Style] = {
     "umab-w": Style("#c51b7d"),
+    "umab-r": Style("#b2182b", (9, 2)),
     "centred(umab-s)": Style("#7b3294"),
     "umab-l": Style("#7b3294", (2, 3)),
     "umab-s": Style("#7b3294", (7, 2)),
