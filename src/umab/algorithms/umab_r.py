@@ -1,4 +1,4 @@
-"""UMAB-R, an optimist that trusts the means of its own draws, pauses an arm that fails, and looks whether it returns."""
+"""UMAB-R, an optimist on the means of its draws, which pauses an arm that fails and looks whether it returns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -138,8 +138,8 @@ class UMABR(Policy[State, NoParameters]):
       probed after min(√(2Ec/g), E + 64) rounds, E rounds after the beginning, if a failing loss costs c more than the
       best other mean, and the arm cost g less before. A loss like those before ends the pause.
     - Looks. No arm has a smaller probability than (4/3) ρ_t t/(t + 2000) min(1, √(s/gap)), where ρ_t is that of
-      `UMABS`, and the last factor is at least 1/8. A loss that is low for its arm and below the best mean gives two more draws; if
-      they are low too, their mean replaces the one of the arm.
+      `UMABS`, and the last factor is at least 1/8. A loss that is low for its arm and below the best mean gives two
+      more draws; if they are low too, their mean replaces the one of the arm.
     - The level. Where all losses move together, they are measured from a moving mean, as in `LocallyCentred`.
 
     With late feedback, a loss that arrives before those of earlier draws of its arm is in the mean at once, if it is
