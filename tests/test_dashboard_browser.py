@@ -201,9 +201,10 @@ def test_one_logs_in_with_a_key_and_out_again(browser: Any, server: Server) -> N
 def test_everything_can_be_done_with_the_keyboard(browser: Any, server: Server) -> None:
     tab = Tab(browser, f"http://127.0.0.1:{server.port}")
     page = tab.open("/login")
-    page.keyboard.type(KEY)  # the field has the focus
+    page.wait_for_function("document.activeElement.id === 'key'")  # the field gets the focus when it is first drawn
+    page.keyboard.type(KEY)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/")
+    page.wait_for_url(f"{tab.address}/")  # and not /login?next=/, where a wrong key leads
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
