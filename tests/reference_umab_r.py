@@ -11,16 +11,14 @@ KAPPA = 10.0**-3.75
 
 @dataclass
 class Memory:
-    """A mean with its uncertainty, and how well it has predicted."""
+    """A mean with its uncertainty."""
 
     growth: float
     mean: float = 0.0
     u: float = 1.0
-    squares: float = 0.0
 
     def learn(self, x: float) -> tuple[float, float]:
         off, spread = x - self.mean, 1.0 + self.u
-        self.squares += off * off / spread
         gain = self.u / spread
         self.mean, self.u = self.mean + gain * off, gain
         return off * off / spread, math.log(spread)
@@ -28,14 +26,17 @@ class Memory:
 
 @dataclass
 class Arm:
+    before: float = 0.0
+    """What an earlier start knew of the memories."""
+    doubt: float = 0.0
+    """By how much the memory that forgets was less likely."""
+    drawn: int = 0
+    turn: int = 0
+    open: int = 0
     kept: Memory = field(default_factory=lambda: Memory(0.0))
     recent: Memory = field(default_factory=lambda: Memory(KAPPA))
     n: int = 0
-    before: float = 0.0
-    """What an earlier start knew of the memories."""
     logarithms: float = 0.0
-    doubt: float = 0.0
-    """By how much the memory that forgets was less likely."""
     marks: list[float] = field(default_factory=list)
     later: list[float] = field(default_factory=list)
     up: float = 0.0
@@ -49,9 +50,10 @@ class Arm:
     since: int = 0
     probe: int = 0
     tried: bool = False
-    drawn: int = 0
-    turn: int = 0
-    waiting: dict[int, tuple[float, str]] = field(default_factory=dict)
+    stride: int = 1
+    n_ranked: int = 0
+    squares: tuple[float, float] = 0.0, 0.0
+    waiting: dict[int, tuple[float, int | None]] = field(default_factory=dict)
 
     @property
     def seen(self) -> int:
@@ -86,6 +88,7 @@ class Reference:
         self.forgets = self.local = False
         self.waited = 0
         self.seen: list[float] = []
+        self.origin = 0.0
         self.means = [0.0, 0.0, 0.0]
         self.errors = [0.0, 0.0, 0.0]
         self.p = [1.0 / n] * n
@@ -106,29 +109,32 @@ class Reference:
 
     # Draws.
 
-    def select(self, k: int) -> int:
+    def select(self, k: int) -> tuple[int, int]:
         arm = self.arms[k]
-        number = arm.drawn
+        ticket = arm.drawn, self.t
         arm.drawn += 1
+        arm.open += 1
         due = arm.failing is not None and arm.probe <= self.t
         if due:
             self.schedule(k)
         if due or arm.looks > 0 or not arm.tried:
             arm.looks, arm.tried = max(0, arm.looks - 1), True
             self.solve()
-        return number
+        return ticket
 
     def close(self, k: int, number: int) -> None:
+        self.arms[k].open -= 1
         if number >= self.arms[k].turn:
-            self.wait(k, number, 0.0, "closed")
+            self.wait(k, number, 0.0, None)
 
-    def learn(self, k: int, loss: float, number: int | None = None) -> None:
+    def learn(self, k: int, loss: float, number: int | None = None, drawn_in: int = 0) -> None:
         x = loss - self.origin if self.seen else 0.0
         self.waited = self.waited + 1 if self.local != self.moves() else 0
         if self.waited >= 32:
             self.local, self.waited = not self.local, 0
             self.arms = [
-                Arm(before=each.doubt, doubt=each.doubt, drawn=each.drawn, turn=each.drawn) for each in self.arms
+                Arm(before=each.doubt, doubt=each.doubt, drawn=each.drawn, turn=each.drawn, open=each.open)
+                for each in self.arms
             ]
             self.noise = [self.noise[0] / max(self.noise[1], 1), min(self.noise[1], 1)]
         y = x
@@ -139,7 +145,7 @@ class Reference:
         for arm in self.arms:
             if arm.n:
                 arm.recent.u += KAPPA
-        self.take_in(k, y, number)
+        self.take_in(k, y, number, drawn_in)
         if not self.seen:
             self.origin = loss
         self.follow(x)
@@ -147,32 +153,44 @@ class Reference:
         self.t += 1
         self.solve()
 
-    def take_in(self, k: int, y: float, number: int | None) -> None:
+    def take_in(self, k: int, y: float, number: int | None, drawn_in: int) -> None:
         arm = self.arms[k]
-        if number is None or number < arm.turn:
-            self.consider(k, y, False)
-        elif number == arm.turn:
-            self.wait(k, number, y, "later")
-        elif arm.failing is not None:
-            self.consider(k, y, False)
-            self.wait(k, number, 0.0, "closed")
-        elif arm.n and y - self.memory(arm).mean > 8.0 * self.s:
-            self.wait(k, number, y, "later")
+        if number is not None:
+            arm.open = max(0, arm.open - 1)
+        if number is None:
+            self.consider(k, y, True)
+        elif arm.failing is not None and number > arm.turn:
+            self.wait(k, number, 0.0, None)
+            self.consider(k, y, True)
         else:
-            self.average(arm, y)
-            self.wait(k, number, y, "learned")
+            self.wait(k, number, y, drawn_in)
+        for j in range(self.n):
+            self.proceed(j)
 
-    def wait(self, k: int, number: int, y: float, kind: str) -> None:
+    def wait(self, k: int, number: int, y: float, drawn_in: int | None) -> None:
+        """Let a draw wait for its turn; with more than 64, only every second draw counts."""
         arm = self.arms[k]
-        arm.waiting[number] = y, kind
-        if len(arm.waiting) > 64:
-            arm.turn = max(arm.turn, min(arm.waiting))
-        while arm.waiting and min(arm.waiting) <= arm.turn:
+        if number % arm.stride == 0:
+            arm.waiting[number] = y, drawn_in
+        while len(arm.waiting) > 64:
+            arm.stride *= 2
+            arm.turn = -(-arm.turn // arm.stride) * arm.stride
+            arm.waiting = {each: what for each, what in arm.waiting.items() if each % arm.stride == 0}
+
+    def proceed(self, k: int) -> None:
+        arm, patience = self.arms[k], 1.25 * sum(each.open for each in self.arms)
+        while arm.waiting:
             number = min(arm.waiting)
-            y, kind = arm.waiting.pop(number)
-            arm.turn = max(arm.turn, number + 1)
-            if kind != "closed":
-                self.consider(k, y, kind == "learned")
+            y, drawn_in = arm.waiting[number]
+            if number > arm.turn and (drawn_in is None or self.t - drawn_in <= patience):
+                return
+            del arm.waiting[number]
+            in_turn = number == arm.turn
+            arm.turn = max(arm.turn, number + arm.stride)
+            if drawn_in is not None:
+                self.consider(k, y, in_turn)
+            if not arm.waiting:
+                arm.stride = max(1, arm.stride // 2)
 
     # Losses.
 
@@ -189,18 +207,22 @@ class Reference:
     def best_other(self, k: int) -> float:
         return min((self.mean(arm) for j, arm in enumerate(self.arms) if j != k and arm.n), default=math.inf)
 
-    def average(self, arm: Arm, x: float) -> None:
+    def average(self, arm: Arm, x: float, in_turn: bool) -> None:
         arm.n += 1
         if arm.n == 1:
             arm.kept.mean = arm.recent.mean = x
             arm.kept.u = arm.recent.u = 1.0
             return
         square, logarithm = arm.kept.learn(x)
-        _, other = arm.recent.learn(x)
+        other_square, other = arm.recent.learn(x)
         self.noise = [self.noise[0] + square, self.noise[1] + 1]
-        arm.logarithms += other - logarithm
-        if arm.kept.squares > 0.0 and arm.recent.squares > 0.0:
-            arm.doubt = arm.before + arm.logarithms + arm.n * math.log(arm.recent.squares / arm.kept.squares)
+        if in_turn:
+            arm.n_ranked += 1
+            arm.squares = arm.squares[0] + square, arm.squares[1] + other_square
+            arm.logarithms += other - logarithm
+        if min(arm.squares) > 0.0:
+            ratio = math.log(arm.squares[1] / arm.squares[0])
+            arm.doubt = arm.before + arm.logarithms + (arm.n_ranked + 1) * ratio
 
     def schedule(self, k: int) -> None:
         arm, other = self.arms[k], self.best_other(k)
@@ -211,17 +233,15 @@ class Reference:
             gap = min(gap, math.sqrt(2.0 * lasted * max(0.0, arm.failing - other) / gain))
         arm.probe = self.t + 1 + math.floor(gap)
 
-    def consider(self, k: int, x: float, learned: bool) -> None:
+    def consider(self, k: int, x: float, in_turn: bool) -> None:
         arm = self.arms[k]
         memory = self.memory(arm)
         if arm.n == 0:
-            self.average(arm, x)
+            self.average(arm, x, in_turn)
             arm.note(x)
             return
         at_least, at_most = arm.ranks(x)
         if arm.failing is not None:
-            if learned:
-                return
             if x >= memory.mean and abs(x - memory.mean) >= abs(x - arm.failing):
                 arm.n_failed += 1
                 arm.failing += (x - arm.failing) / min(arm.n_failed, 16)
@@ -232,6 +252,9 @@ class Reference:
                 arm.probe = self.t + 1
                 return
             arm.failing, arm.n_failed, arm.up, arm.down = None, 0, 0.0, 0.0
+        if not in_turn:
+            self.average(arm, x, False)
+            return
         other = self.best_other(k)
         if arm.seen >= 8:
             if arm.up <= 0.0:
@@ -246,8 +269,7 @@ class Reference:
                     self.schedule(k)
                     return
                 if len(arm.suspects) <= 4:
-                    if not learned:
-                        arm.held.append(x)
+                    arm.held.append(x)
                     arm.note(x)
                     return
             if arm.down <= 0.0:
@@ -267,11 +289,10 @@ class Reference:
             else:
                 arm.looks = 0
         if arm.suspects:
-            for each in arm.held:
-                self.average(arm, each)
+            for loss in arm.held:
+                self.average(arm, loss, True)
             arm.held, arm.suspects, arm.up = [], [], 0.0
-        if not learned:
-            self.average(arm, x)
+        self.average(arm, x, True)
         arm.note(x)
 
     # The distribution.
@@ -292,6 +313,7 @@ class Reference:
         for k in known:
             arm = self.arms[k]
             u = self.memory(arm).u if arm.failing is None else 1.0 / arm.n_failed
+            u /= 1.0 + u * arm.open
             index[k] = self.mean(arm) - 0.4 * self.s * math.sqrt(2.0 * u * math.log(t)) * (1.0 + 2.0 * u)
         least = min(index.values())
         tops = [k for k in known if index[k] == least]

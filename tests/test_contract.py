@@ -379,7 +379,7 @@ def test_wrappers_are_named_parsed_and_saved_like_all_policies(monkeypatch: pyte
 
 
 def test_policies_without_tickets_have_no_room_for_them() -> None:
-    remembering = {"scb-d", "banker-sftinf", "banker-sflbinf", "umab-s", "centred(umab-s)", "umab-l"}
+    remembering = {"scb-d", "banker-sftinf", "banker-sflbinf", "umab-s", "centred(umab-s)", "umab-l", "umab-r"}
     for name in umab.policies():
         policy = umab.policy(name)
         assert (layout_of(policy).ticket is None) == (policy.ticket(2) is None) == (name not in remembering)

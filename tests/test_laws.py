@@ -277,7 +277,15 @@ REMEMBERING = {name: policy for name, policy in BANDITS.items() if policy.ticket
 
 def test_policies_that_remember_more_about_a_draw_than_its_probability() -> None:
     """The next law is not for them; test_scb_d.py, test_banker_late.py and test_umab_s_late.py have late feedback."""
-    assert REMEMBERING.keys() == {"scb-d", "banker-sftinf", "banker-sflbinf", "umab-s", "centred(umab-s)", "umab-l"}
+    assert REMEMBERING.keys() == {
+        "scb-d",
+        "banker-sftinf",
+        "banker-sflbinf",
+        "umab-s",
+        "centred(umab-s)",
+        "umab-l",
+        "umab-r",
+    }
 
 
 COUNTING = {"tsallis-inf-d"}  # its distribution depends on how many losses are outstanding; see test_tsallis_inf_d.py

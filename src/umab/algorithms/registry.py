@@ -127,7 +127,7 @@ _POLICIES: dict[str, Record] = {
     ),
     "umab-r": Record(
         UMABR(),
-        summary="services, where options fail and return; losses of any size, sign and offset, no bound; nothing to tune",
+        summary="losses of any size, sign and offset, in services whose options fail and return; no bound",
         reference="umab, docs/algorithms/umab-r.md",
     ),
     "centred(umab-s)": Record(

@@ -55,8 +55,9 @@ CLIPPED = 3.0
 """A loss that is measured from the level counts as at most so many standard deviations away from it."""
 
 N_MARKS = 64
-N_EARLY = 64
-"""How many losses of an arm wait, at most, for those of its earlier draws."""
+N_EARLY, PATIENT = 64, 1.25
+"""How many losses of an arm wait, at most, for those of its earlier draws, and for how many rounds, as a multiple of
+the number of open draws, which is what losses are late by on average."""
 
 KEPT, RECENT, FAILING, SUSPECT, BETTER, HELD = range(6)
 LOGARITHMS, EVIDENCE = HELD + MOST_SUSPECTED, HELD + MOST_SUSPECTED + 1
@@ -72,7 +73,6 @@ by how much the memory that forgets was less likely."""
     RECENT_SQUARES,
     UP,
     N_UP,
-    N_HELD,
     DOWN,
     N_DOWN,
     TO_LOOK,
@@ -83,14 +83,17 @@ by how much the memory that forgets was less likely."""
     DRAWN,
     NEXT,
     WAITING,
-) = range(19)
+    THINNED,
+    N_RANKED,
+    OPEN,
+) = range(21)
 """What `State.records` holds for each arm: the size of its history; the number of losses in its means; for each memory
-u and Σ r²/(1 + u); evidence and number of losses of a suspected failure, and how many are
-held back; the same of an improvement; how many looks it has left; how many losses its pause has seen, 0 if there is
-none, since when, and the round of the next probe; 1 if it was drawn since the start; how often it was drawn; the draw
-whose loss is next, and how many later ones wait."""
-LEARNED, UNLEARNED, NO_LOSS = 0.0, 1.0, 2.0
-"""What is waiting: a loss that is in the means, one that is not, or a draw that was closed."""
+u and Σ r²/(1 + u); evidence and number of losses of a suspected failure, and of an improvement; how many looks are
+left; how many losses its pause has seen, 0 if there is none, since when, and the round of the next probe; 1 if it was
+drawn since the start; how often it was drawn; the draw whose turn is next, how many later ones wait, and how often
+they were too many; how many losses are in Σ r²/(1 + u); how many draws are open."""
+NO_LOSS = -1.0
+"""In place of the round of a draw: it was closed."""
 SQUARES, NUMBER = 0, 1
 """What `State.noise` holds: Σ r²/(1 + u) of all arms, and the number of its terms."""
 
@@ -106,7 +109,7 @@ class State(NamedTuple):
     counts: Rows
     early: Rows  # losses that wait for their turn, the one with the last turn first
     turns: Rows  # which draw each is of
-    kinds: Rows
+    rounds: Rows  # in which round; −1 if the draw was closed
     noise: FixedVector
     unit: float  # multiplier from losses to the unit of the means
     round: float  # t
@@ -119,6 +122,7 @@ class Ticket(NamedTuple):
     """What is remembered about a draw."""
 
     turn: float  # how often the arm had been drawn before; −1 in a blank ticket
+    round: float  # t
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +146,10 @@ class UMABR(Policy[State, NoParameters]):
       more draws; if they are low too, their mean replaces the one of the arm.
     - The level. Where all losses move together, they are measured from a moving mean, as in `LocallyCentred`.
 
-    With late feedback, a loss that arrives before those of earlier draws of its arm is in the mean at once, if it is
-    not suspicious, and is ranked in its turn; so the order of arrival is not taken for a change.
+    With late feedback, losses of an arm count in the order of its draws, so that the order of arrival is not taken for
+    a change: one that arrives early waits for earlier ones, for 1.25 times as many rounds as draws are open, and one
+    that comes after its turn is only averaged. At most 64 losses of an arm wait; if they are more, only every second
+    draw of it counts. In the bonus, open draws count as if their losses were there.
 
     Guarantee
     ---------
@@ -174,12 +180,12 @@ class UMABR(Policy[State, NoParameters]):
             probabilities=simplex.uniform(n_arms),
             level=no_level(),
             values=[[0.0] * (EVIDENCE + 1) for _ in range(n_arms)],
-            records=[[0.0] * (WAITING + 1) for _ in range(n_arms)],
+            records=[[0.0] * (OPEN + 1) for _ in range(n_arms)],
             marks=[[0.0] * N_MARKS for _ in range(n_arms)],
             counts=[[0.0] * n_cells(N_MARKS) for _ in range(n_arms)],
             early=[[0.0] * (N_EARLY + 2) for _ in range(n_arms)],
             turns=[[0.0] * (N_EARLY + 2) for _ in range(n_arms)],
-            kinds=[[0.0] * (N_EARLY + 2) for _ in range(n_arms)],
+            rounds=[[0.0] * (N_EARLY + 2) for _ in range(n_arms)],
             noise=[0.0, 0.0],
             unit=FINEST_UNIT,
             round=1.0,
@@ -190,12 +196,12 @@ class UMABR(Policy[State, NoParameters]):
 
     def ticket(self, n_arms: int) -> Ticket:
         """Return a blank ticket."""
-        return Ticket(turn=-1.0)
+        return Ticket(turn=-1.0, round=0.0)
 
     @staticmethod
     def remember(parameters: NoParameters, state: State, arm: int, ticket: Ticket) -> Ticket:
         """Remember the turn of a draw."""
-        return Ticket(turn=state.records[arm][DRAWN])
+        return Ticket(turn=state.records[arm][DRAWN], round=state.round)
 
     @property
     def limits(self) -> Mapping[str, Limits]:
@@ -208,7 +214,7 @@ class UMABR(Policy[State, NoParameters]):
             "counts": COUNT,
             "early": ANY,
             "turns": Limits(-1.0, 2.0**53, whole=True),
-            "kinds": Limits(0.0, 2.0, whole=True),
+            "rounds": Limits(-1.0, 2.0**53, whole=True),
             "noise": POSITIVE_SUMS,
             "unit": UNIT,
             "round": ROUND,
@@ -220,14 +226,14 @@ class UMABR(Policy[State, NoParameters]):
     @property
     def ticket_limits(self) -> Mapping[str, Limits]:
         """Of the fields of `Ticket`."""
-        return {"turn": Limits(-1.0, 2.0**53, whole=True)}
+        return {"turn": Limits(-1.0, 2.0**53, whole=True), "round": COUNT}
 
     def fault(self, state: State, tickets: Sequence[Any]) -> str | None:
         """Find counts that no run leaves, by which code would look for what is not there."""
-        whole = (SEEN, N, N_UP, N_HELD, N_DOWN, TO_LOOK, N_FAILED, SINCE, PROBE, TRIED, DRAWN, NEXT, WAITING)
-        most = {N_HELD: MOST_SUSPECTED, TO_LOOK: LOOKS, TRIED: 1.0, WAITING: N_EARLY, KEPT_U: 1.0}
+        broken = {KEPT_U, RECENT_U, KEPT_SQUARES, RECENT_SQUARES, UP, DOWN}
+        most = {N_UP: MOST_SUSPECTED + 1.0, TO_LOOK: LOOKS, TRIED: 1.0, WAITING: N_EARLY, THINNED: 52.0, KEPT_U: 1.0}
         for counts, record, values in zip(state.counts, state.records, state.values, strict=True):
-            if any(COUNT.fault("", [record[each]], 0.0) for each in whole):
+            if any(COUNT.fault("", [record[each]], 0.0) for each in range(len(record)) if each not in broken):
                 return f"records must hold whole numbers where they count, but got {record!r}"
             if any(record[at] > highest for at, highest in most.items()):
                 return f"records must hold counts up to their limits, but got {record!r}"
@@ -256,6 +262,7 @@ class UMABR(Policy[State, NoParameters]):
         """Count a draw; if it was a look, find the next distribution, as its loss may not arrive before it."""
         record = state.records[arm]
         record[DRAWN] += 1.0
+        record[OPEN] += 1.0
         due = record[N_FAILED] > 0.0 and record[PROBE] <= state.round
         if due:
             _schedule(state, arm, state.round, state.forgets)
@@ -269,7 +276,7 @@ class UMABR(Policy[State, NoParameters]):
         parameters: NoParameters, state: State, arm: int, loss: float, probability: float, ticket: Ticket
     ) -> State:
         """Learn from one loss and find the next distribution."""
-        return _learned(state, arm, loss, arm, ticket.turn)
+        return _learned(state, arm, loss, ticket.turn, ticket.round)
 
     @staticmethod
     def credited(
@@ -283,7 +290,7 @@ class UMABR(Policy[State, NoParameters]):
     ) -> State:
         """Learn from a loss of the arm that was drawn, which is not the one that was counted as drawn."""
         _close(state, account, ticket.turn)
-        return _learned(state, arm, loss, account, -1.0) if arm >= 0 else state
+        return _learned(state, arm, loss, -1.0, 0.0) if arm >= 0 else state
 
     @staticmethod
     def closed(parameters: NoParameters, state: State, arm: int, probability: float, ticket: Ticket) -> State:
@@ -292,8 +299,8 @@ class UMABR(Policy[State, NoParameters]):
         return state
 
 
-def _learned(state: State, arm: int, loss: float, account: int, turn: float) -> State:
-    """Return the state after a loss of an arm that was its draw with this number; −1 if that is not known."""
+def _learned(state: State, arm: int, loss: float, turn: float, drawn_in: float) -> State:
+    """Return the state after a loss of an arm whose draw had this turn, −1 if that is not known, in this round."""
     level, round = state.level, state.round
     moving, local, waited = moves(level), state.local, state.waited
     waited = waited + 1.0 if (local == 1.0) != moving else 0.0
@@ -315,7 +322,21 @@ def _learned(state: State, arm: int, loss: float, account: int, turn: float) -> 
     for record in state.records:
         if record[N] > 0.0:
             record[RECENT_U] += FORGETTING
-    _take_in(state, arm, distance, turn, unit)
+    record, at_once = state.records[arm], turn < 0.0
+    if not at_once:
+        record[OPEN] = max(0.0, record[OPEN] - 1.0)
+        if record[N_FAILED] > 0.0 and turn > record[NEXT]:  # it tells whether the arm is back
+            at_once = True
+            if _counts(record, turn):
+                _insert(state, arm, 0.0, turn, NO_LOSS)
+    if at_once or _counts(record, turn):
+        _insert(state, arm, distance, -1.0 if at_once else turn, round if at_once else drawn_in)
+    n_open = 0.0
+    for each in state.records:
+        n_open += each[OPEN]
+    for k in range(len(state.records)):
+        if state.records[k][WAITING] > 0.0:
+            _proceed(state, k, unit, PATIENT * n_open)
     evidence = CLEARLY
     for values in state.values:
         evidence += values[EVIDENCE]
@@ -331,7 +352,7 @@ def _learned(state: State, arm: int, loss: float, account: int, turn: float) -> 
         counts=state.counts,
         early=state.early,
         turns=state.turns,
-        kinds=state.kinds,
+        rounds=state.rounds,
         noise=noise,
         unit=unit,
         round=t,
@@ -356,13 +377,13 @@ def _start_again(state: State) -> None:
     """Forget all arms, as losses are measured from another origin; but not which memory is better, nor the noise."""
     for k in range(len(state.values)):
         values, record = state.values[k], state.records[k]
-        drawn = record[DRAWN]
+        drawn, n_open = record[DRAWN], record[OPEN]
         for at in range(LOGARITHMS):
             values[at] = 0.0
         values[LOGARITHMS] = values[EVIDENCE]
         for at in range(len(record)):
             record[at] = 0.0
-        record[DRAWN], record[NEXT] = drawn, drawn
+        record[DRAWN], record[NEXT], record[OPEN] = drawn, drawn, n_open
     if state.noise[NUMBER] > 0.0:
         state.noise[SQUARES], state.noise[NUMBER] = state.noise[SQUARES] / state.noise[NUMBER], 1.0
 
@@ -370,61 +391,65 @@ def _start_again(state: State) -> None:
 # In which order losses count.
 
 
-def _take_in(state: State, arm: int, distance: float, turn: float, unit: float) -> None:
-    """Learn from a loss, and rank it if the losses of all earlier draws of its arm are there; else it waits."""
-    record, kind = state.records[arm], UNLEARNED
-    if turn > record[NEXT] and record[N_FAILED] > 0.0:  # it tells whether the arm is back
-        _insert(state, arm, 0.0, turn, NO_LOSS)
-        turn = -1.0
-    if turn > record[NEXT]:
-        mean = state.values[arm][RECENT if state.forgets == 1.0 else KEPT]
-        if record[N] == 0.0 or distance * unit - mean <= FAR * _deviation(state):
-            _average(state, arm, distance * unit)
-            kind = LEARNED
-    _insert(state, arm, distance, turn, kind)
-    _proceed(state, arm, unit)
+def _counts(record: Vector, turn: float) -> bool:
+    """Whether the loss of this draw counts: not all do while too many wait."""
+    return turn < 0.0 or turn % 2.0 ** record[THINNED] == 0.0
 
 
-def _insert(state: State, arm: int, distance: float, turn: float, kind: float) -> None:
-    """Add a draw to those that wait; if they are too many, those before the first that waits are given up."""
-    record, early, turns, kinds = state.records[arm], state.early[arm], state.turns[arm], state.kinds[arm]
+def _insert(state: State, arm: int, distance: float, turn: float, drawn_in: float) -> None:
+    """Add a draw to those that wait; if they are too many, only every second draw counts from now on."""
+    record, early, turns, rounds = state.records[arm], state.early[arm], state.turns[arm], state.rounds[arm]
     at = min(int(record[WAITING]), len(early) - 1)
     while at > 0 and turns[at - 1] < turn:
-        early[at], turns[at], kinds[at] = early[at - 1], turns[at - 1], kinds[at - 1]
+        early[at], turns[at], rounds[at] = early[at - 1], turns[at - 1], rounds[at - 1]
         at -= 1
-    early[at], turns[at], kinds[at] = distance, turn, kind
+    early[at], turns[at], rounds[at] = distance, turn, drawn_in
     record[WAITING] += 1.0
-    if record[WAITING] > N_EARLY:
-        record[NEXT] = max(record[NEXT], turns[int(record[WAITING]) - 1])
+    while record[WAITING] > N_EARLY:
+        record[THINNED] += 1.0
+        record[NEXT] = math.ceil(record[NEXT] / 2.0 ** record[THINNED]) * 2.0 ** record[THINNED]
+        left = 0
+        for each in range(int(record[WAITING])):
+            if _counts(record, turns[each]):
+                early[left], turns[left], rounds[left] = early[each], turns[each], rounds[each]
+                left += 1
+        record[WAITING] = float(left)
 
 
-def _proceed(state: State, arm: int, unit: float) -> None:
-    """Consider the losses whose turn it is."""
-    record, early, turns, kinds = state.records[arm], state.early[arm], state.turns[arm], state.kinds[arm]
-    while record[WAITING] > 0.0 and turns[int(record[WAITING]) - 1] <= record[NEXT]:
-        record[WAITING] -= 1.0
-        at = int(record[WAITING])
-        record[NEXT] = max(record[NEXT], turns[at] + 1.0)
-        if kinds[at] != NO_LOSS:
-            _consider(state, arm, early[at], unit, kinds[at] == LEARNED)
+def _proceed(state: State, arm: int, unit: float, patience: float) -> None:
+    """Consider the losses whose turn it is, or that have waited long enough."""
+    record, early, turns, rounds = state.records[arm], state.early[arm], state.turns[arm], state.rounds[arm]
+    waits = record[WAITING] > 0.0
+    while waits:
+        at = int(record[WAITING]) - 1
+        waits = turns[at] <= record[NEXT] or (rounds[at] != NO_LOSS and state.round - rounds[at] > patience)
+        if waits:
+            in_turn = turns[at] < 0.0 or turns[at] == record[NEXT]
+            record[WAITING], record[NEXT] = float(at), max(record[NEXT], turns[at] + 2.0 ** record[THINNED])
+            if rounds[at] != NO_LOSS:
+                _consider(state, arm, early[at], unit, in_turn)
+            waits = record[WAITING] > 0.0
+            if not waits:
+                record[THINNED] = max(0.0, record[THINNED] - 1.0)
 
 
 def _close(state: State, arm: int, turn: float) -> None:
-    """Wait no longer for the loss of a draw."""
-    if turn >= state.records[arm][NEXT]:
+    """Wait no longer for the loss of a draw; what waits for it is considered with the next loss."""
+    if turn >= 0.0:
+        state.records[arm][OPEN] = max(0.0, state.records[arm][OPEN] - 1.0)
+    if turn >= state.records[arm][NEXT] and _counts(state.records[arm], turn):
         _insert(state, arm, 0.0, turn, NO_LOSS)
-        _proceed(state, arm, state.unit)
 
 
 # What a loss says.
 
 
-def _consider(state: State, arm: int, distance: float, unit: float, in_means: bool) -> None:
-    """Look whether an arm has failed, returned or improved, and learn from its loss if it is not in the means yet."""
+def _consider(state: State, arm: int, distance: float, unit: float, in_turn: bool) -> None:
+    """Look whether an arm has failed, returned or improved, and learn from its loss."""
     values, record, marks, counts = state.values[arm], state.records[arm], state.marks[arm], state.counts[arm]
     x, now = distance * unit, RECENT if state.forgets == 1.0 else KEPT
     if record[N] == 0.0:
-        _average(state, arm, x)
+        _average(state, arm, x, in_turn)
         note(marks, counts, record, distance)
         return
     other, seen = _best_other(state, arm, now), record[SEEN]
@@ -433,8 +458,6 @@ def _consider(state: State, arm: int, distance: float, unit: float, in_means: bo
     rank_up, rank_down = (over + tied) / (seen + 1.0), (below + tied) / (seen + 1.0)
 
     if record[N_FAILED] > 0.0:
-        if in_means:
-            return
         better = x < values[now]
         if better or abs(x - values[now]) < abs(x - values[FAILING]):
             if not better and rank_up < USUAL:
@@ -448,6 +471,9 @@ def _consider(state: State, arm: int, distance: float, unit: float, in_means: bo
                 _schedule(state, arm, state.round, state.forgets)
             return
 
+    if not in_turn and record[N_FAILED] == 0.0:
+        _average(state, arm, x, in_turn)
+        return
     if seen >= LEAST_SEEN:
         if record[UP] <= 0.0:
             values[SUSPECT], record[N_UP] = 0.0, 0.0
@@ -457,14 +483,12 @@ def _consider(state: State, arm: int, distance: float, unit: float, in_means: bo
             record[N_UP] += 1.0
             values[SUSPECT] += (x - values[SUSPECT]) / record[N_UP]
             if record[UP] >= SURE and values[SUSPECT] > other:
-                values[FAILING], record[N_FAILED], record[N_HELD] = values[SUSPECT], record[N_UP], 0.0
+                values[FAILING], record[N_FAILED] = values[SUSPECT], record[N_UP]
                 record[SINCE] = state.round
                 _schedule(state, arm, state.round, state.forgets)
                 return
             if record[N_UP] <= MOST_SUSPECTED:
-                if not in_means:
-                    values[HELD + int(record[N_HELD])] = x
-                    record[N_HELD] += 1.0
+                values[HELD + int(record[N_UP]) - 1] = x
                 note(marks, counts, record, distance)
                 return
         if record[DOWN] <= 0.0:
@@ -477,7 +501,7 @@ def _consider(state: State, arm: int, distance: float, unit: float, in_means: bo
             if record[DOWN] >= SURE:
                 values[KEPT], values[RECENT] = values[BETTER], values[BETTER]
                 record[KEPT_U], record[RECENT_U] = 1.0 / record[N_DOWN], 1.0 / record[N_DOWN]
-                record[SEEN], record[UP], record[DOWN], record[N_HELD], record[TO_LOOK] = 0.0, 0.0, 0.0, 0.0, 0.0
+                record[SEEN], record[UP], record[DOWN], record[N_UP], record[TO_LOOK] = 0.0, 0.0, 0.0, 0.0, 0.0
                 note(marks, counts, record, distance)
                 return
             if rank_down <= LOW:
@@ -486,11 +510,10 @@ def _consider(state: State, arm: int, distance: float, unit: float, in_means: bo
             record[TO_LOOK] = 0.0
 
     if record[N_UP] > 0.0:  # nothing was the matter
-        for at in range(min(int(record[N_HELD]), MOST_SUSPECTED)):
-            _average(state, arm, values[HELD + at])
-        record[N_HELD], record[N_UP], record[UP] = 0.0, 0.0, 0.0
-    if not in_means:
-        _average(state, arm, x)
+        for at in range(min(int(record[N_UP]), MOST_SUSPECTED)):
+            _average(state, arm, values[HELD + at], True)
+        record[N_UP], record[UP] = 0.0, 0.0
+    _average(state, arm, x, in_turn)
     note(marks, counts, record, distance)
 
 
@@ -499,7 +522,7 @@ def _bet(rank: float) -> float:
     return math.log(EXTREMES) - (1.0 - EXTREMES) * math.log(rank)
 
 
-def _average(state: State, arm: int, x: float) -> None:
+def _average(state: State, arm: int, x: float, in_turn: bool) -> None:
     """Learn from a loss in both memories, and compare how likely it was."""
     values, record = state.values[arm], state.records[arm]
     record[N] += 1.0
@@ -511,11 +534,15 @@ def _average(state: State, arm: int, x: float) -> None:
     square = off * off / kept
     state.noise[SQUARES] += square
     state.noise[NUMBER] += 1.0
-    record[KEPT_SQUARES] += square
-    record[RECENT_SQUARES] += off_recent * off_recent / recent
-    values[LOGARITHMS] += math.log(recent / kept)
+    if in_turn:
+        record[N_RANKED] += 1.0
+        record[KEPT_SQUARES] += square
+        record[RECENT_SQUARES] += off_recent * off_recent / recent
+        values[LOGARITHMS] += math.log(recent / kept)
     if record[KEPT_SQUARES] > 0.0 and record[RECENT_SQUARES] > 0.0:
-        values[EVIDENCE] = values[LOGARITHMS] + record[N] * math.log(record[RECENT_SQUARES] / record[KEPT_SQUARES])
+        values[EVIDENCE] = values[LOGARITHMS] + (record[N_RANKED] + 1.0) * math.log(
+            record[RECENT_SQUARES] / record[KEPT_SQUARES]
+        )
     record[KEPT_U] /= kept
     record[RECENT_U] /= recent
     values[KEPT] += record[KEPT_U] * off
@@ -585,6 +612,7 @@ def _choose(q: Vector, state: State, unit: float, t: float, forgets: float) -> N
         values, record = state.values[k], state.records[k]
         if record[N] > 0.0:
             mean, u = _mean(values, record, now), 1.0 / record[N_FAILED] if record[N_FAILED] > 0.0 else record[now_u]
+            u /= 1.0 + u * record[OPEN]
             index = mean - wide * math.sqrt(u) * (1.0 + UNKNOWN * u)
             q[k] = index
             if index < least:
