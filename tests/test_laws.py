@@ -276,7 +276,7 @@ REMEMBERING = {name: policy for name, policy in BANDITS.items() if policy.ticket
 
 
 def test_policies_that_remember_more_about_a_draw_than_its_probability() -> None:
-    """The next law is not for them; test_scb_d.py, test_banker_late.py and test_umab_s_late.py have late feedback."""
+    """The next law is not for them; each has late feedback in its own file."""
     assert REMEMBERING.keys() == {
         "scb-d",
         "banker-sftinf",

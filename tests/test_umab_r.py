@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import umab
 from reference_umab_r import Reference
-from umab.algorithms.umab_r import TO_LOOK
+from umab.algorithms.umab_r import DRAWN, N_UP, OPEN, SEEN, TO_LOOK, WAITING
 from umab.engine.interpreted import play
 from umab.testing import Array
 
@@ -69,3 +71,92 @@ def test_the_worlds_show_every_part() -> None:
             found |= {"forgets"} if round.state.forgets else set()
     assert "pause" in seen["an outage"] and "look" in seen["a trend"] and "level" in seen["a trend"], seen
     assert any("forgets" in found for found in seen.values()) and seen["latencies"] == set()
+
+
+def outage(seed: int, factor: float = 100.0) -> Array:
+    """Return latencies of which the best fail from request 1,000 to 1,500."""
+    table = np.random.default_rng(seed).lognormal(np.log([10.0, 20.0, 30.0, 40.0]), 0.5, (2300, 4))
+    table[1000:1500, 0] *= factor
+    return np.asarray(table)
+
+
+@pytest.mark.parametrize("factor", [10.0, 1000.0])
+def test_an_arm_that_failed_is_left_at_once_and_taken_back(factor: float) -> None:
+    for seed in range(20):
+        to_best = umab.simulate("umab-r", outage(seed, factor), n_trials=1, seed=seed, progress=False).arms[0] == 0
+        assert to_best[1000:1500].sum() < 50 and to_best[-200:].mean() > 0.9, seed
+
+
+def test_a_learner_says_which_arm_is_paused() -> None:
+    table, learner = outage(0), umab.Learner("umab-r", ["east", "west", "north", "south"], seed=0)
+    for row in table[:1010]:
+        choice = learner.select()
+        learner.update(choice, row[choice.index])
+    (pause,) = learner.pauses()
+    assert pause.arm == "east" and 1000 < pause.round <= 1005 and 0 <= pause.probe_in <= 70
+    assert learner.probabilities()[0] < 0.01
+    restored = umab.Learner.from_json(learner.to_json())
+    assert restored.pauses() == [pause]
+    learner.add_arm("new")
+    assert [each.arm for each in learner.pauses()] == ["east"] and learner.probabilities()[4] > 0.95
+    learner.remove_arm("east")
+    assert learner.pauses() == []
+
+
+def test_orders_that_come_soon_and_zeros_after_a_wait_are_not_a_change() -> None:
+    """Gains over choosing at random, with orders at once, and with all feedback after the wait."""
+    gains = np.zeros(2)
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        shape = (6000, 4)
+        bought = random.random(shape) < (0.02, 0.05, 0.08, 0.14)
+        table = np.where(bought, -random.exponential(20.0, shape), 0.0)
+        for at, delays in enumerate((np.where(bought, 0, 300), np.full(shape, 300))):
+            result = umab.simulate("umab-r", table, n_trials=2, seed=seed, delays=delays, expected=True, progress=False)
+            gains[at] += table.mean(axis=1).sum() - table.sum(axis=0).min() - result.final_regret.mean()
+    assert gains[0] > 0.9 * gains[1] > 0.0
+
+
+def test_a_loss_on_the_account_of_an_arm_that_is_away_is_learned_for_the_arm_that_was_drawn() -> None:
+    learner = umab.Learner("umab-r", ["a", "b", "c"], seed=1)
+    for _ in range(30):
+        for arm, loss in (("a", 1.0), ("b", 2.0), ("c", 3.0)):
+            learner.update(arm, loss + 0.01 * len(learner.outstanding))
+    for _ in range(60):  # "a" would be drawn, and is away
+        choice = learner.select(among=["b", "c"])
+        learner.update(choice, {"b": 2.0, "c": 3.0}[choice.arm])
+    state = learner._core.layout.unpack(learner._core.buffer)
+    assert [round(each[0] / state.unit + state.level.origin, 6) for each in state.values] == [1.0, 2.0, 3.0]
+    assert sum(record[OPEN] for record in state.records) == 0.0
+
+
+def test_a_draw_that_is_never_answered_does_not_stop_an_arm() -> None:
+    """Ranks go on after as many rounds as draws are open, or at once if the draw is forgotten."""
+    learner = umab.Learner("umab-r", ["a", "b"], seed=0)
+    lost = [learner.select() for _ in range(2)]
+    for t in range(40):
+        choice = learner.select()
+        learner.update(choice, float(t % 7) + choice.index)
+    state = learner._core.layout.unpack(learner._core.buffer)
+    assert sum(record[SEEN] for record in state.records) + sum(record[WAITING] for record in state.records) >= 8.0
+    for choice in lost:
+        learner.forget(choice)
+    for t in range(40):
+        choice = learner.select()
+        learner.update(choice, float(t % 7) + choice.index)
+    state = learner._core.layout.unpack(learner._core.buffer)
+    assert all(record[WAITING] == 0.0 and record[OPEN] == 0.0 for record in state.records)
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "value"),
+    [("records", WAITING, 65.0), ("records", N_UP, 6.0), ("records", SEEN, 100.0), ("records", DRAWN, 0.5)],
+)
+def test_a_damaged_state_is_refused(field: str, at: int, value: float) -> None:
+    learner = umab.Learner("umab-r", ["a", "b"], seed=0)
+    for t in range(10):
+        learner.update(learner.select(), float(t))
+    saved = json.loads(learner.to_json())
+    saved["state"][field][0][at] = value
+    with pytest.raises(ValueError, match=r"records must|counts must"):
+        umab.Learner.from_json(json.dumps(saved))
