@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import umab
 from reference_umab_r import Reference
-from umab.algorithms.umab_r import DRAWN, N_UP, OPEN, SEEN, TO_LOOK, WAITING
+from umab.algorithms.umab_r import DRAWN, N_UP, OPEN, SEEN, THINNED, TO_LOOK, WAITING
 from umab.engine.interpreted import play
 from umab.testing import Array
 
@@ -38,26 +39,41 @@ def worlds() -> dict[str, Array]:
     }
 
 
+def agrees_with_its_definition(table: Array, delays: npt.NDArray[np.int64], scale: float = 1.0) -> float:
+    """Play a table in plain Python and by the definition; return how often too many losses waited, at most."""
+    right, tickets, thinned = Reference(table.shape[1]), [], 0.0
+    due: dict[int, list[int]] = {}
+    for t, round in enumerate(play("umab-r", scale * table, seed=3, delays=delays)):
+        tickets.append((round.arm, *right.select(round.arm)))
+        due.setdefault(t + max(0, int(delays[t])), []).append(t)
+        for s in due.pop(t, []):
+            arm, number, drawn_in = tickets[s]
+            if delays[s] < 0:
+                right.close(arm, number)
+            else:
+                right.learn(arm, table[s, arm], number, drawn_in)
+        np.testing.assert_allclose(round.state.probabilities, right.p, rtol=0, atol=1e-10, err_msg=str(t))
+        paused = [k for k, arm in enumerate(right.arms) if arm.failing is not None]
+        assert [each.arm for each in umab.UMABR().pauses(round.state)] == paused
+        thinned = max(thinned, *(record[THINNED] for record in round.state.records))
+    return thinned
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e280])
 @pytest.mark.parametrize("longest", [0, 3, 90, 350])
 @pytest.mark.parametrize("world", worlds())
 def test_against_its_definition(world: str, longest: int, scale: float) -> None:
     """With losses that arrive late, in another order, or never."""
     table = worlds()[world]
-    n_rounds, n_arms = table.shape
-    delays = np.array(np.random.default_rng(longest).integers(-(longest > 0), longest + 1, n_rounds), dtype=np.int64)
-    right, tickets = Reference(n_arms), []
-    for t, round in enumerate(play("umab-r", scale * table, seed=3, delays=delays)):
-        tickets.append((round.arm, *right.select(round.arm)))
-        for s in range(max(0, t - longest), t + 1):
-            arm, number, drawn_in = tickets[s]
-            if delays[s] < 0 and s == t:
-                right.close(arm, number)
-            elif delays[s] >= 0 and s + delays[s] == t:
-                right.learn(arm, table[s, arm], number, drawn_in)
-        np.testing.assert_allclose(round.state.probabilities, right.p, rtol=0, atol=1e-10, err_msg=str(t))
-        paused = [k for k, arm in enumerate(right.arms) if arm.failing is not None]
-        assert [each.arm for each in umab.UMABR().pauses(round.state)] == paused
+    delays = np.random.default_rng(longest).integers(-(longest > 0), longest + 1, len(table))
+    agrees_with_its_definition(table, np.array(delays, dtype=np.int64), scale)
+
+
+def test_against_its_definition_where_too_many_losses_wait() -> None:
+    random = np.random.default_rng(0)
+    delays = np.where(random.random(2000) < 0.5, 300, 0)
+    delays[1200:] = 0
+    assert agrees_with_its_definition(random.gamma(4.0, 0.25, (2000, 3)) * [1.0, 1.5, 2.0], delays) >= 1.0
 
 
 def test_the_worlds_show_every_part() -> None:
