@@ -57,7 +57,7 @@ class Optimist(Guarded):
         return {**super().limits, **own}
 
     @staticmethod
-    def update(
+    def update(  # type: ignore[override]
         parameters: Any, state: OptimistState, arm: int, loss: float, probability: float, ticket: Any
     ) -> OptimistState:
         return learned(parameters, state, arm, loss, probability, arm, ticket)

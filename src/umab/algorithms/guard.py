@@ -10,6 +10,7 @@ the shadow grows, up to 1. docs/guard.md has the theorem and its proof.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,8 +28,9 @@ from umab.maths.simplex import Vector, raise_to
 LEAST_SHARE = 1.0 / 64.0
 """The share of the shadow in a round is never smaller, so no weight r is above its inverse."""
 
-CALM, SURE = 1.0, 3.0
-"""The share grows from its least where the balance is so many standard deviations above 0, up to 1 at so many."""
+CALM, SURE = 0.5, 3.0
+"""The share grows from its least where the balance is so many standard deviations above 0, up to 1 at so many. It is 1
+too as long as all losses are equal: then nothing speaks for an optimist."""
 
 
 class Guard(NamedTuple):
@@ -110,7 +112,7 @@ def new_guard(parameters: GuardParameters, n_arms: int) -> Guard:
         scratch=[0.0] * n_arms,
         paid=0.0,
         shadow_unit=FINEST_UNIT,
-        share=parameters.least_share,
+        share=share_of_shadow(0.0, 0.0, parameters.least_share),
         balance=0.0,
         squares=0.0,
         unit=FINEST_UNIT,
@@ -208,9 +210,11 @@ def judged(
 
 
 def share_of_shadow(balance: float, squares: float, least: float) -> float:
-    """Return γ_t for this balance and this sum of its squared changes."""
+    """Return γ_t for this balance and this sum of its squared changes; 0 if there is no guard."""
+    if least == 0.0:
+        return 0.0
     if squares <= 0.0:
-        return least
+        return 1.0
     return max(least, min(1.0, (balance / math.sqrt(squares) - CALM) / (SURE - CALM)))
 
 
@@ -226,11 +230,21 @@ class Guarded(Policy):
     would draw from by itself, and call `mixed` to fill in the probabilities.
     """
 
+    guarded: bool = True
+    """Whether the guard is on; off is for study. A policy may have this as a parameter."""
+
     needs_ticket: ClassVar[bool] = False
 
     def ticket(self, n_arms: int) -> GuardTicket:
         """Return a blank ticket."""
         return blank_guard_ticket()
+
+    @staticmethod
+    @abstractmethod
+    def update(  # type: ignore[override]
+        parameters: Any, state: Any, arm: int, loss: float, probability: float, ticket: GuardTicket
+    ) -> Any:
+        """Return the state after a loss, with the ticket of its draw."""
 
     @staticmethod
     def remember(parameters: Any, state: Any, arm: int, ticket: GuardTicket) -> GuardTicket:

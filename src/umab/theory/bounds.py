@@ -1,7 +1,8 @@
 """Bounds on expected regret, evaluated on a loss table.
 
-For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W and UMAB-Sh the proofs in
-`docs/recommended.md`, `docs/changing.md` and `docs/algorithms/umab-sh.md` do; `umab.theory.bounds_advised` has UMAB-E,
+For UMAB-NN and UMAB-G the paper's proofs give constants, and for UMAB-S, UMAB-W, policies with a guard and
+UMAB-Sh the proofs in `docs/recommended.md`, `docs/changing.md`, `docs/guard.md` and `docs/algorithms/umab-sh.md` do;
+`umab.theory.bounds_advised` has UMAB-E,
 and `umab.theory.bounds_late` has SCB-D, Tsallis-INF-D, and UMAB-S with late feedback (`docs/late.md`).
 The other policies have rates only, as in the paper's Table 1, without constants and logarithms. A bound `as printed`
 follows the paper's text to the letter. A bound `as repaired` holds where the text slips; `docs/errata.md` says where,
@@ -19,6 +20,7 @@ import numpy as np
 from umab._support import checks
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
+from umab.algorithms.guard import LEAST_SHARE, Guarded
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import as_policy
 from umab.algorithms.registry import record_of, records
@@ -38,14 +40,18 @@ from umab.theory.barrier import least_probability
 from umab.theory.bounds_advised import bound_with_advice
 from umab.theory.bounds_late import bound_with_delays
 from umab.theory.constants import (
+    BALANCE,
     REST,
     SHARE,
     SHARE_WITH_BURSTS,
     clipping,
+    clipping_of_shadow,
     growth,
     growth_of_sharing,
     jump_of_sharing,
     jumps,
+    jumps_of_shadow,
+    least_floor,
     most_bursts,
     most_starts,
     price_of_switches,
@@ -59,6 +65,7 @@ from umab.theory.theorems import (
     THEOREM_1,
     THEOREM_2,
     THEOREM_D,
+    THEOREM_G,
     THEOREM_R,
     THEOREM_SH,
     THEOREM_W,
@@ -258,9 +265,31 @@ def _of_umab_s(policy: Policy, losses: Losses) -> Bound:
     return in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
 
 
+def _of_guarded(policy: Policy, losses: Losses) -> Bound:
+    """Theorem G of docs/guard.md, with ‖ℓ_t − b_t‖∞ in place of the loss seen; `_sizes` covers the rounds from 2 on."""
+    if why := refusal(policy):
+        raise NoBoundError(f"{theorem_of(policy)} does not cover it: {why}")
+    n, horizon, sizes, shadow = losses.n_arms, losses.n_rounds, _sizes(policy, losses), UMABS()
+    inverse = 1 / np.longdouble(LEAST_SHARE)
+    times = 1 + np.log(np.longdouble(horizon)) / np.longdouble(shadow.rate)
+    terms = {
+        "steps": times * SHARE * np.sqrt(growth(shadow, n) * sizes.sum_of_squares * inverse),
+        "jumps": times * jumps_of_shadow(shadow, n, horizon) * sizes.most_negative,
+        "clipping": REST * clipping_of_shadow(n, horizon) * sizes.most_negative,
+        "balance": np.sqrt(BALANCE * sizes.sum_of_squares * inverse),
+        "exploration": (n - 1) * sizes.spread * least_floor(n, np.arange(2, horizon + 1)).sum(),
+        "comparator": sizes.spread,
+        "first round": sizes.spread,
+    }
+    rate = sizes.largest * np.sqrt(np.longdouble(n * horizon)) + np.sqrt(n * sizes.sum_of_squares)
+    formula = "L √(nT) + √(n Σ‖ℓ_t − b_t‖²∞)"
+    source = f"{theorem_of(policy)} of {PROVED_IN[theorem_of(policy)]}"
+    return in_doubles(policy.name, rate, formula, None, sum(terms.values()), terms, source)
+
+
 def _centres(policy: Policy) -> bool:
     """Whether a policy learns from ℓ_t − b_t."""
-    return isinstance(policy, Centred | UMABW)
+    return isinstance(policy, Centred | UMABW | Guarded)
 
 
 def _centres_locally(policy: Policy) -> bool:
@@ -306,6 +335,7 @@ _OF_THEOREMS: dict[str, Callable[[Policy, Losses], Bound]] = {
     THEOREM_2: _of_umab_g,
     THEOREM_R: _of_umab_s,
     THEOREM_W: _of_umab_s,
+    THEOREM_G: _of_guarded,
 }
 
 

@@ -32,6 +32,7 @@ from umab.theory.late import delays_of, follow_late
 from umab.theory.late_barrier import follow_arrivals
 from umab.theory.path import Floats, Precise
 from umab.theory.statements import (
+    OF_GUARDED,
     OF_SCB_D,
     OF_UMAB_E,
     OF_UMAB_S,
@@ -50,9 +51,9 @@ from umab.theory.statements import (
 from umab.theory.theorems import LATE, PROVED_IN, THEOREM_D, theorem_of
 from umab.theory.trajectory import follow, refusal
 
-EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_UMAB_SH)
-"""The statements of the paper, and the statements about UMAB-S, UMAB-W and UMAB-Sh. Those about UMAB-E, which needs
-advice, are in `OF_UMAB_E`, and those about SCB-D, which may have delays, in `OF_SCB_D`."""
+EVERY = (*STATEMENTS, *OF_UMAB_S, *OF_UMAB_W, *OF_GUARDED, *OF_UMAB_SH)
+"""The statements of the paper, and those about UMAB-S, UMAB-W, policies with a guard and UMAB-Sh. Those about UMAB-E,
+which needs advice, are in `OF_UMAB_E`, and those about SCB-D, which may have delays, in `OF_SCB_D`."""
 
 TOLERANCE = 1e-12
 """A statement is violated if left − right is more than this share of the numbers that were added to get there. Each
@@ -102,7 +103,8 @@ def certify(
     Parameters
     ----------
     policy
-        A `UMABNN`, `UMABG`, `UMABGA`, `UMABW`, `UMABS`, `UMABSh` or `SCBD`, the last three also centred, or its name.
+        A `UMABNN`, `UMABG`, `UMABGA`, `UMABW`, policy with a guard, `UMABS`, `UMABSh` or `SCBD`, the last three also
+        centred, or its name.
         With constants other than the paper's, the same statements are checked, although the paper does not make them;
         this shows which of them a larger rate breaks. The statements about UMAB-S cover any rate, but none of the
         options for study. The statements about UMAB-W cover all its options. With advice, a `UMABE` of either form.

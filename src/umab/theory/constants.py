@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from umab.algorithms.guard import LEAST_SHARE, SURE
 from umab.algorithms.umab_s import CHARGE, LIMIT, UMABS
 from umab.algorithms.umab_w import MOST_BURSTS
 from umab.theory.path import Number, Precise
@@ -50,6 +51,26 @@ def most_starts(n_arms: int, t: Precise | int) -> Precise:
 def most_bursts(n_arms: int, t: Precise | int) -> Precise:
     """Return 8√(nt) + 1: fewer than that of the first t rounds of UMAB-W have bursts."""
     return np.asarray(MOST_BURSTS * np.sqrt(np.longdouble(n_arms) * t) + 1)
+
+
+BALANCE = np.longdouble(SURE) ** 2 + 1
+"""B²_t is at most this many times V_t in a policy with a guard."""
+
+
+def least_floor(n_arms: int, t: Precise | int, share: Precise | float = LEAST_SHARE) -> Precise:
+    """Return 1/F_t, and with another share γ_t the ρ_t below which the shadow of a guard lets no arm fall."""
+    n = np.longdouble(n_arms)
+    return np.asarray(1 / (n * n + 2 * np.sqrt((n - 1) * (1 + share * np.asarray(t, dtype=np.longdouble)))))
+
+
+def jumps_of_shadow(policy: UMABS, n_arms: int, t: Precise | int) -> Precise:
+    """Return ((8/3)cn + F_t)/γ°: how many times L⁻ all jumps may add to A of the shadow of a guard."""
+    return np.asarray(jumps(policy, n_arms, 1 / least_floor(n_arms, t)) / LEAST_SHARE)
+
+
+def clipping_of_shadow(n_arms: int, t: Precise | int) -> Precise:
+    """Return (8/(3gK))F_t/γ°: how many times L⁻ the shadow clips at most, each loss times (1 − π)/ρ."""
+    return np.asarray(2 * clipping() / (least_floor(n_arms, t) * LEAST_SHARE))
 
 
 def growth_of_sharing(complexity: Precise, weighted: Precise, square: Precise) -> Precise:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
+from umab.algorithms.guard import Guarded
 from umab.algorithms.scb_d import SCBD
 from umab.algorithms.umab_e import UMABE
 from umab.algorithms.umab_g import ExtraExploration
@@ -16,17 +17,18 @@ from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import layers
 
 THEOREM_1, THEOREM_2 = "Theorem 1", "Theorem 2"
-THEOREM_R, THEOREM_W, THEOREM_SH, THEOREM_E, THEOREM_D = (
+THEOREM_R, THEOREM_W, THEOREM_SH, THEOREM_E, THEOREM_D, THEOREM_G = (
     "Theorem R",
     "Theorem W",
     "Theorem Sh",
     "Theorem E",
     "Theorem D",
+    "Theorem G",
 )
 
 P = TypeVar("P", bound=Policy)
 
-_OF: dict[type[Policy], str] = {
+_OF: dict[type[Any], str] = {
     UMABNN: THEOREM_1,
     ExtraExploration: THEOREM_2,
     UMABS: THEOREM_R,
@@ -34,6 +36,7 @@ _OF: dict[type[Policy], str] = {
     UMABSh: THEOREM_SH,
     UMABE: THEOREM_E,
     SCBD: THEOREM_D,
+    Guarded: THEOREM_G,
 }
 _ALSO_CENTRED = (THEOREM_R, THEOREM_SH, THEOREM_D)
 
@@ -43,6 +46,7 @@ PROVED_IN = {
     THEOREM_SH: "docs/algorithms/umab-sh.md",
     THEOREM_E: "docs/algorithms/umab-e.md",
     THEOREM_D: "docs/algorithms/scb-d.md",
+    THEOREM_G: "docs/guard.md",
 }
 """The theorems of this project, and where their proofs are; the others are the paper's."""
 

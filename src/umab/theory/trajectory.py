@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
+from umab.algorithms.guard import Guarded
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.umab_g import ExtraExploration
 from umab.algorithms.umab_nn import UMABNN
@@ -22,6 +23,7 @@ from umab.algorithms.umab_sh import UMABSh
 from umab.algorithms.umab_w import UMABW
 from umab.algorithms.wrapper import Wrapper
 from umab.theory.barrier import centred, learned, least_probability, log_barrier
+from umab.theory.guarding import follow_guarded
 from umab.theory.path import Precise, Trajectory, Whole, keep, raised, room
 from umab.theory.rerun import rerun
 from umab.theory.sharing import follow_sharing
@@ -37,8 +39,8 @@ def follow(
     Parameters
     ----------
     policy
-        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, or a `UMABS` or `UMABSh`, bare or centred. Or any
-        policy with a coin; its own code is run, as `umab.theory.rerun` says.
+        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, a policy with a guard, or a `UMABS` or `UMABSh`, bare
+        or centred. Or any policy with a coin; its own code is run, as `umab.theory.rerun` says.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
@@ -62,6 +64,8 @@ def follow(
         return replace(follow(policy.policy, centred(table, drawn, local=local), drawn), policy=policy)
     if isinstance(policy, UMABW):
         return follow_watching(policy, table, drawn)
+    if isinstance(policy, Guarded):
+        return follow_guarded(policy, table, drawn)
     ready = policy.for_horizon(table.shape[1])
     if isinstance(ready, UMABSh):
         return follow_sharing(ready, table, drawn)
@@ -90,6 +94,8 @@ def refusal(policy: Policy) -> str:
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
+    if isinstance(policy, Guarded) and not policy.guarded:
+        return f"the statements about policies with a guard are for a guard that is on, but got {policy.name}"
     if policy.takes_advice:
         return (
             "the statements about a policy over experts need their advice, which umab.theory.certify takes as "
@@ -98,7 +104,7 @@ def refusal(policy: Policy) -> str:
     if not theorem_of(policy) or (theorem_of(policy) == THEOREM_D and isinstance(policy, LocallyCentred)):
         return (
             "the statements are about UMAB-NN, UMAB-G, UMAB-S (also centred), UMAB-Sh (also centred), SCB-D (also "
-            f"centred) and UMAB-W, but got {policy.name}"
+            f"centred), UMAB-W and policies with a guard, but got {policy.name}"
         )
     return ""
 

@@ -15,6 +15,7 @@ from umab.theory.statements import (
     theorem_d,
     theorem_e,
     theorem_e_barrier,
+    theorem_g,
     theorem_l,
     theorem_r,
     theorem_sh,
@@ -26,6 +27,7 @@ from umab.theory.statements.theorem_d import LateSteps
 from umab.theory.statements.theorem_l import ArrivalSteps
 
 __all__ = [
+    "OF_GUARDED",
     "OF_SCB_D",
     "OF_UMAB_E",
     "OF_UMAB_S",
@@ -56,6 +58,9 @@ OF_UMAB_S = _declared_in(theorem_r)
 
 OF_UMAB_W = _declared_in(theorem_w)
 """The statements about UMAB-W that hold along every sequence of arms."""
+
+OF_GUARDED = _declared_in(theorem_g)
+"""The statements about policies with a guard that hold along every sequence of arms."""
 
 OF_UMAB_SH = _declared_in(theorem_sh)
 """The statements about UMAB-Sh, bare or centred, that hold along every sequence of arms."""

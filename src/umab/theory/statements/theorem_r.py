@@ -62,7 +62,7 @@ def _paid(steps: Steps) -> Precise:
     return np.asarray(steps.of.inverse_rate * np.longdouble(_core(steps).rate) * steps.n)
 
 
-def _most_that_jumps_cost(steps: Steps, share: np.longdouble) -> Precise:
+def most_that_jumps_cost(steps: Steps, share: np.longdouble) -> Precise:
     """Return (2·share·cn + 1/ρ_T)L⁻."""
     path = steps.of
     times = jumps(_core(steps), path.n_arms, 1 / path.exploration[:, -2], share)
@@ -80,17 +80,17 @@ def share_at_most(steps: Steps, share: np.longdouble) -> Sides:
     return plain(most, share + 0 * most)
 
 
-def jumps_at_most(steps: Steps, share: np.longdouble) -> Sides:
-    """State Σ(M_t + G_t) over the jumps ≤ (2·share·cn + 1/ρ_T)L⁻."""
+def jumps_at_most(steps: Steps, most: Precise) -> Sides:
+    """State Σ(M_t + G_t) over the jumps ≤ `most`."""
     added = np.where(_is_jump(steps), steps.of.stability + steps.of.charge, np.longdouble(0))
-    return plain(added.sum(axis=1), _most_that_jumps_cost(steps, share))
+    return plain(added.sum(axis=1), most)
 
 
-def paid_at_most(steps: Steps, share: np.longdouble) -> Sides:
-    """State A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + (2·share·cn + 1/ρ_T)L⁻, with the sum over all rounds but jumps."""
+def paid_at_most(steps: Steps, most: Precise) -> Sides:
+    """State A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + `most`, with the sum over all rounds but jumps."""
     squares = np.where(_is_jump(steps), np.longdouble(0), _weight(steps) ** 2).sum(axis=1)
     root = np.sqrt(growth(_core(steps), steps.of.n_arms) * squares)
-    return plain(_paid(steps)[:, -1], root + _most_that_jumps_cost(steps, share))
+    return plain(_paid(steps)[:, -1], root + most)
 
 
 def clipped_at_most(steps: Steps, share: np.longdouble) -> Sides:
@@ -107,7 +107,8 @@ def _no_arm_below_the_floor(steps: Steps) -> Sides:
 
 
 @_proved(id="S2, share", text="p_{t,k} ≤ (4/3)p'_{t,k} for every arm")
-def _share_that_the_floor_costs(steps: Steps) -> Sides:
+def share_that_the_floor_costs(steps: Steps) -> Sides:
+    """Take the arm for which it is closest to failing."""
     return share_at_most(steps, SHARE)
 
 
@@ -168,14 +169,14 @@ def growth_of_what_is_paid(steps: Steps) -> Sides:
 
 @_proved(id="S8, jumps", text="Σ(M_t + G_t) over the jumps ≤ ((8/3)cn + 1/ρ_T)L⁻")
 def _cost_of_all_jumps(steps: Steps) -> Sides:
-    return jumps_at_most(steps, SHARE)
+    return jumps_at_most(steps, most_that_jumps_cost(steps, SHARE))
 
 
 @_proved(
     id="S9, total", text="A_{T+1} ≤ √((1 + 2κcn)Σw²_t) + ((8/3)cn + 1/ρ_T)L⁻, with the sum over all rounds but jumps"
 )
 def _all_that_is_paid(steps: Steps) -> Sides:
-    return paid_at_most(steps, SHARE)
+    return paid_at_most(steps, most_that_jumps_cost(steps, SHARE))
 
 
 @_proved(id="S10, clipping", text="Σ(1 − p'_{t,k_t})d_t ≤ (4/(3gK))L⁻, where g = 1/8 and K = 2")

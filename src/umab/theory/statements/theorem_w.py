@@ -53,6 +53,10 @@ def _of_instances(steps: Steps, says: Callable[[Steps], Sides]) -> Sides:
     return Sides(*sides)
 
 
+def _most_that_jumps_cost(instance: Steps) -> Precise:
+    return theorem_r.most_that_jumps_cost(instance, SHARE_WITH_BURSTS)
+
+
 @_proved(id="W1, floor", text="ρ_s ≤ f_{t,k} ≤ p'_{t,k} for every arm")
 def _no_arm_below_its_floor(steps: Steps) -> Sides:
     path = _path(steps)
@@ -129,7 +133,7 @@ def _growth_of_what_is_paid(steps: Steps) -> Sides:
 
 @_proved(id="W8, jumps", text="Σ(M_t + G_t) over the jumps of an instance ≤ (4cn + 1/ρ)L⁻, with its last ρ")
 def _cost_of_all_jumps(steps: Steps) -> Sides:
-    return _of_instances(steps, lambda each: theorem_r.jumps_at_most(each, SHARE_WITH_BURSTS))
+    return _of_instances(steps, lambda each: theorem_r.jumps_at_most(each, _most_that_jumps_cost(each)))
 
 
 @_proved(
@@ -137,7 +141,7 @@ def _cost_of_all_jumps(steps: Steps) -> Sides:
     text="the A of an instance ≤ √((1 + 2κcn)Σw²_t) + (4cn + 1/ρ)L⁻, with the sum over its rounds but jumps",
 )
 def _all_that_is_paid(steps: Steps) -> Sides:
-    return _of_instances(steps, lambda each: theorem_r.paid_at_most(each, SHARE_WITH_BURSTS))
+    return _of_instances(steps, lambda each: theorem_r.paid_at_most(each, _most_that_jumps_cost(each)))
 
 
 @_proved(
