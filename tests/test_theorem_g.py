@@ -21,6 +21,7 @@ from umab.theory.barrier import clipped_at
 from umab.theory.bounds import bound
 from umab.theory.certificates import certify, check
 from umab.theory.guarding import GuardedTrajectory
+from umab.theory.path import Whole
 from umab.theory.search import exact_regret
 from umab.theory.statements import OF_GUARDED, OF_UMAB_S, OF_UMAB_W, STATEMENTS, Statement, Steps
 from umab.theory.trajectory import follow
@@ -49,7 +50,7 @@ def run_on(table: str, policy: Optimist = UCB, n_trials: int = 4) -> GuardedTraj
     return found
 
 
-def wrong_for_long() -> tuple[Array, Array]:
+def wrong_for_long() -> tuple[Array, Whole]:
     """Return losses and arms along which a greedy optimist is so wrong that the shadow plays alone."""
     losses, arms = np.tile([0.0, 100.0, 100.0], (600, 1)), np.zeros((1, 600), dtype=np.intp)
     losses[:, 0] = np.linspace(0.0, 99.0, 600)
@@ -57,7 +58,7 @@ def wrong_for_long() -> tuple[Array, Array]:
     return losses, arms
 
 
-def gains_at_the_end() -> tuple[Array, Array]:
+def gains_at_the_end() -> tuple[Array, Whole]:
     rng = np.random.default_rng(0)
     losses = np.where(np.arange(200)[:, None] > 180, -1e9, rng.random((200, 3)))
     return losses, rng.integers(3, size=(20, 200))
@@ -192,7 +193,7 @@ def test_every_statement_is_tried() -> None:
     ],
 )
 def test_a_guard_that_breaks_a_rule_is_caught(
-    monkeypatch: pytest.MonkeyPatch, what: str, to: Any, id: str, along: Callable[[], tuple[Array, Array]]
+    monkeypatch: pytest.MonkeyPatch, what: str, to: Any, id: str, along: Callable[[], tuple[Array, Whole]]
 ) -> None:
     """A policy that breaks it would show too: as a trajectory that is not that of the policy."""
     statement = said(id)
@@ -210,7 +211,7 @@ def test_the_statements_are_only_about_runs_of_policies_with_a_guard() -> None:
 def test_nothing_is_proved_without_the_guard() -> None:
     for call in (bound, certify):
         with pytest.raises((NoBoundError, TypeError), match="for a guard that is on, but got optimist"):
-            call(UNGUARDED, SIGNED)  # type: ignore[operator]
+            call(UNGUARDED, SIGNED)
 
 
 # The end of the proof, exactly.

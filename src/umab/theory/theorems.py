@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred

@@ -39,8 +39,8 @@ def follow(
     Parameters
     ----------
     policy
-        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, a policy with a guard, or a `UMABS` or `UMABSh`, bare
-        or centred. Or any policy with a coin; its own code is run, as `umab.theory.rerun` says.
+        A `UMABNN`, a `UMABG` with its horizon, a `UMABGA`, a `UMABW`, a policy with a guard, or a `UMABS` or `UMABSh`,
+        bare or centred. Or any policy with a coin; its own code is run, as `umab.theory.rerun` says.
     losses
         Rounds × arms, or a table for each run: runs × rounds × arms.
     arms
