@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import umab
 from helpers import same_bits
-from optimists import GREEDY, UCB, UNGUARDED, Optimist
+from optimists import GREEDY, UCB, UNGUARDED
 from umab.algorithms.guard import (
     LEAST_SHARE,
     GuardTicket,
@@ -19,7 +19,7 @@ from umab.algorithms.guard import (
     guard_ticket,
     judged,
     least_of_shadow,
-    mixed,
+    mix,
     new_guard,
     share_of_shadow,
 )
@@ -31,7 +31,7 @@ every_optimist = pytest.mark.parametrize("policy", GUARDED.values(), ids=GUARDED
 
 
 @every_optimist
-def test_the_contract(policy: Optimist) -> None:
+def test_the_contract(policy: umab.Guarded) -> None:
     check_policy(policy)
 
 
@@ -92,8 +92,7 @@ def test_the_guard_is_what_the_page_says(kind: str) -> None:
     chosen = np.tile([1.0, 0.0, 0.0], (400, 1)) if kind == "alternating" else random.dirichlet([0.3] * 3, 400)
     parameters = guard_parameters(3)
     guard, probabilities = new_guard(parameters, 3), [1 / 3] * 3
-    guard.chosen[:] = chosen[0].tolist()
-    mixed(guard, probabilities)
+    mix(guard, chosen[0].tolist(), probabilities)
     mine, arms = [], []
     for t in range(400):
         mine.append(
@@ -103,8 +102,7 @@ def test_the_guard_is_what_the_page_says(kind: str) -> None:
         loss = float(losses[t, arms[-1]])
         guard = judged(parameters, guard, probabilities, arms[-1], loss, probabilities[arms[-1]], BLANK)
         if t < 399:
-            guard.chosen[:] = chosen[t + 1].tolist()
-            mixed(guard, probabilities)
+            mix(guard, chosen[t + 1].tolist(), probabilities)
     for found, expected in zip(mine, in_the_clear(losses, chosen, np.array(arms)), strict=True):
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-6)
         assert found[1:] == pytest.approx(expected[1:], rel=1e-6, abs=1e-9)
@@ -119,7 +117,7 @@ def test_a_shadow_that_plays_all_rounds_gives_them_back_in_time() -> None:
     probabilities = [0.0, 0.0]
     shares = [guard.share]
     while guard.share == 1.0:
-        mixed(guard, probabilities)
+        mix(guard, [0.5, 0.5], probabilities)
         ticket = guard_ticket(guard, probabilities, 0)
         assert ticket.played == ticket.drawn_with == probabilities[0]
         guard = judged(parameters, guard, probabilities, 0, 0.5, probabilities[0], ticket)._replace(mean=0.0)
@@ -135,7 +133,7 @@ BLANK = GuardTicket(0.0, 0.0, 0.0, 0.0)
 @every_optimist
 @given(seed=st.integers(0, 2**32 - 1), power=st.integers(-600, 600), spread=st.sampled_from([1, 30, 400]))
 @settings(max_examples=20)
-def test_scale_by_powers_of_two_changes_no_bit(policy: Optimist, seed: int, power: int, spread: int) -> None:
+def test_scale_by_powers_of_two_changes_no_bit(policy: umab.Guarded, seed: int, power: int, spread: int) -> None:
     random = np.random.default_rng(seed)
     losses = random.normal(size=60) * 2.0 ** random.integers(-spread, spread + 1, size=60)
     arms = random.integers(3, size=60)
@@ -194,9 +192,8 @@ def test_the_shadow_is_told_the_probability_of_an_account() -> None:
     """If an arm is away, its account gets a loss with another probability; estimates and balance stay unbiased."""
     parameters = guard_parameters(3)
     guard, probabilities = new_guard(parameters, 3), [1 / 3] * 3
-    guard.chosen[:] = [0.7, 0.2, 0.1]
-    mixed(guard, probabilities)
-    guard = judged(parameters, guard, probabilities, 0, 1.0, probabilities[0], BLANK)
+    guard = judged(parameters, guard, probabilities, 0, 1.0, probabilities[0], BLANK)._replace(share=0.25)
+    mix(guard, [0.7, 0.2, 0.1], probabilities)
     ticket = GuardTicket(guard.iterate[1], guard.played[1], probabilities[1], guard.share)
     sums, weight, told = list(guard.loss_sums), guard.played[1] / probabilities[1], 0.3
     after = judged(parameters, guard, probabilities, 1, 5.0, told, ticket)

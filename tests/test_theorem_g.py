@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import umab
-from optimists import GREEDY, UCB, UNGUARDED, Optimist
+from optimists import GREEDY, UCB
 from test_theorem_w import changing
 from test_theory import SIGNED, nasty
 from umab.errors import NoBoundError
@@ -43,7 +43,7 @@ def tables() -> dict[str, Array]:
 
 
 @functools.cache
-def run_on(table: str, policy: Optimist = UCB, n_trials: int = 4) -> GuardedTrajectory:
+def run_on(table: str, policy: umab.Guarded = UCB, n_trials: int = 4) -> GuardedTrajectory:
     losses = tables()[table]
     found = follow(policy, losses, umab.simulate(policy, losses, n_trials=n_trials, seed=1).arms)
     assert isinstance(found, GuardedTrajectory)
@@ -73,12 +73,12 @@ def said(id: str) -> Statement:
 
 @every_optimist
 @pytest.mark.parametrize("table", tables())
-def test_a_trajectory_is_that_of_the_policy(policy: Optimist, table: str) -> None:
+def test_a_trajectory_is_that_of_the_policy(policy: umab.Guarded, table: str) -> None:
     path = run_on(table, policy)
     assert follows(policy, tables()[table], path)
 
 
-def follows(policy: Optimist, losses: Array, path: GuardedTrajectory) -> bool:
+def follows(policy: umab.Guarded, losses: Array, path: GuardedTrajectory) -> bool:
     """The distributions and the shares are those of a learner in every round."""
     parameters = policy.parameters_for(losses.shape[1])
     for run in range(2):
@@ -117,7 +117,7 @@ def test_the_tables_have_what_the_proof_is_about() -> None:
 
 @every_optimist
 @pytest.mark.parametrize("table", tables())
-def test_the_statements_hold(policy: Optimist, table: str) -> None:
+def test_the_statements_hold(policy: umab.Guarded, table: str) -> None:
     rows = certify(policy, tables()[table], n_trials=4)
     assert [row.id for row in rows] == ["Theorem G", *(each.id for each in OF_GUARDED)]
     assert {(row.form, row.where) for row in rows} == {("as proved", "docs/guard.md")}
@@ -210,15 +210,15 @@ def test_the_statements_are_only_about_runs_of_policies_with_a_guard() -> None:
 
 def test_nothing_is_proved_without_the_guard() -> None:
     for call in (bound, certify):
-        with pytest.raises((NoBoundError, TypeError), match="for a guard that is on, but got optimist"):
-            call(UNGUARDED, SIGNED)
+        with pytest.raises((NoBoundError, TypeError), match="for a guard that is on, but got guarded"):
+            call(umab.Guarded("umab-r", shadow="never"), SIGNED)
 
 
 # The end of the proof, exactly.
 
 
 @every_optimist
-def test_estimates_and_balance_are_right_on_average(policy: Optimist) -> None:
+def test_estimates_and_balance_are_right_on_average(policy: umab.Guarded) -> None:
     """Over all sequences of arms: the balance is what the optimist costs more, and estimates are unbiased."""
     rng, n_rounds = np.random.default_rng(6), 8
     arms = np.array(list(itertools.product(range(2), repeat=n_rounds)))

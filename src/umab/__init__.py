@@ -19,6 +19,7 @@ from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.guard import Guarded
 from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.names import policy
@@ -92,6 +93,7 @@ __all__ = [
     "Counter",
     "Draw",
     "FullInformation",
+    "Guarded",
     "Learner",
     "LearnerWarning",
     "Learners",

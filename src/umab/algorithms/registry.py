@@ -30,6 +30,7 @@ from umab.algorithms.exp3 import EXP3
 from umab.algorithms.exp3_ix import EXP3IX
 from umab.algorithms.exp3_p import EXP3P
 from umab.algorithms.exp3_s import EXP3S
+from umab.algorithms.guard import Guarded
 from umab.algorithms.htinf import HTINF
 from umab.algorithms.local import LocallyCentred
 from umab.algorithms.scb import SCB
@@ -115,7 +116,7 @@ def recommended(*, changing: bool = True) -> Policy:
     return UMABW() if checks.true_or_false("changing", changing) else Centred(UMABS())
 
 
-_WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred, "local": LocallyCentred}
+_WRAPPERS: dict[str, type[Wrapper]] = {"centred": Centred, "local": LocallyCentred, "guarded": Guarded}
 _IN_THE_FIGURES = ({"rate": 4.0},)
 """The learning rate of UMAB-G in the figures of the paper."""
 

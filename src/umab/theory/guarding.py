@@ -99,16 +99,17 @@ def _share(balance: Precise, squares: Precise) -> Precise:
 
 
 def _chosen(policy: Guarded, table: Precise, arms: npt.NDArray[np.intp]) -> Precise:
-    """Return q_t of every run; runs × (T + 1) × n."""
+    """Return q_t of every run; runs × (T + 1) × n. It is what the policy inside would draw from by itself."""
     n_runs, n_rounds, n_arms = table.shape
     chosen = np.zeros((n_runs, n_rounds + 1, n_arms), dtype=np.longdouble)
     parameters = policy.parameters_for(n_arms)
     for run in range(n_runs):
         state = policy.init(n_arms)
         for t, arm in enumerate(arms[run].tolist()):
-            chosen[run, t] = state.guard.chosen
+            chosen[run, t] = state.inner.probabilities
             ticket = policy.remember(parameters, state, arm, policy.ticket(n_arms))
+            chance, state = state.probabilities[arm], policy.selected(parameters, state, arm)
             loss = float(table[run, t, arm])
-            state = policy.update(parameters, state, arm, loss, state.probabilities[arm], ticket)
-        chosen[run, n_rounds] = state.guard.chosen
+            state = policy.update(parameters, state, arm, loss, chance, ticket)
+        chosen[run, n_rounds] = state.inner.probabilities
     return np.asarray(chosen / chosen.sum(axis=2, keepdims=True))

@@ -59,13 +59,13 @@ def follow(
         raise TypeError(why)
     if theorem_of(policy) == THEOREM_D:
         raise TypeError(f"SCB-D has late feedback, which umab.theory.late.follow_late takes, but got {policy.name}")
+    if isinstance(policy, Guarded):
+        return follow_guarded(policy, table, drawn)
     if isinstance(policy, Wrapper):  # of the wrappers only those that centre have a theorem
         local = isinstance(policy, LocallyCentred)
         return replace(follow(policy.policy, centred(table, drawn, local=local), drawn), policy=policy)
     if isinstance(policy, UMABW):
         return follow_watching(policy, table, drawn)
-    if isinstance(policy, Guarded):
-        return follow_guarded(policy, table, drawn)
     ready = policy.for_horizon(table.shape[1])
     if isinstance(ready, UMABSh):
         return follow_sharing(ready, table, drawn)
@@ -94,7 +94,7 @@ def refusal(policy: Policy) -> str:
             "the statements about UMAB-S are for learning='stability', exploration='floor', clipping='charged' and "
             f"initial_scale=0, but got {policy.name}"
         )
-    if isinstance(policy, Guarded) and not policy.guarded:
+    if isinstance(policy, Guarded) and policy.shadow != "always":
         return f"the statements about policies with a guard are for a guard that is on, but got {policy.name}"
     if policy.takes_advice:
         return (
