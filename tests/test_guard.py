@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,7 +167,8 @@ def test_a_learner_draws_and_decides_as_plain_python() -> None:
 def test_a_late_loss_is_judged_with_the_probabilities_of_its_draw() -> None:
     """The balance and the shadow's estimate do not depend on what was learned in between."""
     policy, random = UCB, np.random.default_rng(2)
-    parameters, state = policy.parameters_for(3), policy.init(3)
+    state: Any = policy.init(3)
+    parameters = policy.parameters_for(3)
     for _ in range(50):
         arm = int(random.integers(3))
         ticket = policy.remember(parameters, state, arm, policy.ticket(3))

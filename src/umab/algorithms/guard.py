@@ -244,7 +244,7 @@ class Ticket(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Guarded(Wrapper[State, Parameters]):
+class Guarded(Wrapper):
     """Any policy, with a guard that bounds its regret against the best single arm whatever the losses are.
 
     The policy inside is the optimist. In every round a shadow, UMAB-S on losses minus their mean, owns a share of the

@@ -7,6 +7,7 @@ draw. Everything else is computed again from its definition.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,7 @@ def _chosen(policy: Guarded, table: Precise, arms: npt.NDArray[np.intp]) -> Prec
     chosen = np.zeros((n_runs, n_rounds + 1, n_arms), dtype=np.longdouble)
     parameters = policy.parameters_for(n_arms)
     for run in range(n_runs):
-        state = policy.init(n_arms)
+        state: Any = policy.init(n_arms)
         for t, arm in enumerate(arms[run].tolist()):
             chosen[run, t] = state.inner.probabilities
             ticket = policy.remember(parameters, state, arm, policy.ticket(n_arms))

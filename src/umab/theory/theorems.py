@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from umab.algorithms.base import Policy
 from umab.algorithms.centred import Centred
@@ -28,7 +28,7 @@ THEOREM_R, THEOREM_W, THEOREM_SH, THEOREM_E, THEOREM_D, THEOREM_G = (
 
 P = TypeVar("P", bound=Policy)
 
-_OF: dict[type[Any], str] = {
+_OF: dict[type[Policy], str] = {
     UMABNN: THEOREM_1,
     ExtraExploration: THEOREM_2,
     UMABS: THEOREM_R,
@@ -36,7 +36,6 @@ _OF: dict[type[Any], str] = {
     UMABSh: THEOREM_SH,
     UMABE: THEOREM_E,
     SCBD: THEOREM_D,
-    Guarded: THEOREM_G,
 }
 _ALSO_CENTRED = (THEOREM_R, THEOREM_SH, THEOREM_D)
 
@@ -62,6 +61,8 @@ def theorem_of(policy: Policy) -> str:
     if isinstance(policy, Centred):
         inside = theorem_of(policy.policy)
         return inside if inside in _ALSO_CENTRED else ""
+    if isinstance(policy, Guarded):
+        return THEOREM_G
     flips = policy.coin is not None
     found = (theorem for kind, theorem in _OF.items() if isinstance(policy, kind) and flips == (kind.coin is not None))
     return next(found, "")
