@@ -166,7 +166,13 @@ def test_a_draw_that_is_never_answered_does_not_stop_an_arm() -> None:
 
 @pytest.mark.parametrize(
     ("field", "at", "value"),
-    [("records", WAITING, 65.0), ("records", N_UP, 6.0), ("records", SEEN, 100.0), ("records", DRAWN, 0.5)],
+    [
+        ("records", WAITING, 65.0),
+        ("records", N_UP, 6.0),
+        ("records", SEEN, 100.0),
+        ("records", DRAWN, 0.5),
+        ("records", WAITING, 64.0),
+    ],
 )
 def test_a_damaged_state_is_refused(field: str, at: int, value: float) -> None:
     learner = umab.Learner("umab-r", ["a", "b"], seed=0)
@@ -174,5 +180,5 @@ def test_a_damaged_state_is_refused(field: str, at: int, value: float) -> None:
         learner.update(learner.select(), float(t))
     saved = json.loads(learner.to_json())
     saved["state"][field][0][at] = value
-    with pytest.raises(ValueError, match=r"records must|counts must"):
+    with pytest.raises(ValueError, match=r"records must|counts must|turns must"):
         umab.Learner.from_json(json.dumps(saved))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 from umab._support.checks import LARGEST
@@ -232,11 +233,14 @@ class UMABR(Policy[State, NoParameters]):
         """Find counts that no run leaves, by which code would look for what is not there."""
         broken = {KEPT_U, RECENT_U, KEPT_SQUARES, RECENT_SQUARES, UP, DOWN}
         most = {N_UP: MOST_SUSPECTED + 1.0, TO_LOOK: LOOKS, TRIED: 1.0, WAITING: N_EARLY, THINNED: 52.0, KEPT_U: 1.0}
-        for counts, record, values in zip(state.counts, state.records, state.values, strict=True):
+        for counts, record, values, turns in zip(state.counts, state.records, state.values, state.turns, strict=True):
             if any(COUNT.fault("", [record[each]], 0.0) for each in range(len(record)) if each not in broken):
                 return f"records must hold whole numbers where they count, but got {record!r}"
             if any(record[at] > highest for at, highest in most.items()):
                 return f"records must hold counts up to their limits, but got {record!r}"
+            waiting = turns[: int(record[WAITING])]
+            if min(waiting, default=0.0) < 0.0 or any(one <= other for one, other in pairwise(waiting)):
+                return f"turns must fall where losses wait, but got {waiting!r}"
             if max(record) > 2.0**100 or max(map(abs, values[:LOGARITHMS])) > 8.0:
                 return f"records and values must not be that large, but got {record!r} and {values!r}"
             if record[SEEN] >= N_MARKS and math.fsum(counts) != record[SEEN]:
