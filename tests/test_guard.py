@@ -31,9 +31,13 @@ GUARDED = {"greedy": GREEDY, "ucb": UCB}
 every_optimist = pytest.mark.parametrize("policy", GUARDED.values(), ids=GUARDED)
 
 
-@every_optimist
-def test_the_contract(policy: umab.Guarded) -> None:
-    check_policy(policy)
+def test_the_contract() -> None:
+    check_policy(UCB)
+
+
+@pytest.mark.slow
+def test_the_contract_around_a_policy_with_tickets() -> None:
+    check_policy(umab.Guarded("umab-r"))
 
 
 def test_the_share_by_hand() -> None:
@@ -159,6 +163,40 @@ def test_a_learner_draws_and_decides_as_plain_python() -> None:
         choice = learner.select()
         assert (choice.index, choice.probability) == (round.arm, round.probability)
         learner.update(choice, losses[t, choice.index])
+
+
+# Around policies that remember draws, note them, and wait for losses.
+
+
+def test_a_policy_inside_with_tickets_keeps_them() -> None:
+    """Compiled code does as plain Python; a saved learner goes on as if it had never stopped."""
+    policy, losses = umab.policy("guarded(umab-r)"), np.random.default_rng(1).normal([0.0, 0.5, 1.0], size=(60, 3))
+    assert policy == umab.Guarded(umab.UMABR()) and policy.name == "guarded(umab-r)"
+    learner = umab.Learner(policy, 3, seed=5)
+    for t, round in enumerate(play(policy, losses, seed=5)):
+        choice = learner.select()
+        assert (choice.index, choice.probability) == (round.arm, round.probability)
+        if t == 30:
+            learner = umab.Learner.from_json(learner.to_json())
+        learner.update(choice, losses[t, choice.index])
+    choice = learner.select(among=[0, 2])
+    forgotten = learner.select()
+    learner.forget(forgotten)
+    learner.update(choice, 0.3)
+    assert learner.probabilities().sum() == pytest.approx(1.0)
+
+
+def test_without_its_guard_a_policy_plays_as_it_is() -> None:
+    losses = np.random.default_rng(1).normal([0.0, 0.5, 1.0], size=(50, 3))
+    off, bare = umab.Guarded(UNGUARDED, shadow="never"), UNGUARDED
+    for guarded, plain in zip(play(off, losses, seed=5), play(bare, losses, seed=5), strict=True):
+        assert (guarded.arm, guarded.probability) == (plain.arm, plain.probability)
+
+
+@pytest.mark.parametrize("inside", ["umab-e", "adahedge", "guarded(umab-r)", "centred(guarded(umab-r))"])
+def test_policies_that_cannot_have_a_guard_are_refused(inside: str) -> None:
+    with pytest.raises(ValueError, match=r"the policy inside Guarded must"):
+        umab.Guarded(inside)
 
 
 # Late feedback, and arms that are away.

@@ -277,7 +277,10 @@ def test_the_bound_scales_with_the_losses_and_not_with_an_offset() -> None:
     assert bound(GREEDY, 1000.0 * losses + 5e5).repaired == pytest.approx(1000.0 * base, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_arms", "millions"), [(2, 0.27), (5, 0.93), (10, 2.2)])
+@pytest.mark.parametrize(
+    ("n_arms", "millions"),
+    [(2, 0.27), pytest.param(5, 0.93, marks=pytest.mark.slow), pytest.param(10, 2.2, marks=pytest.mark.slow)],
+)
 def test_from_when_on_the_bound_says_something(n_arms: int, millions: float) -> None:
     """As the page says, to two digits, for losses from 0 to 1."""
 
