@@ -1,7 +1,8 @@
 """The figure of the README and its page: policies on latencies with outliers.
 
 `python -m pages.latencies docs` plays the tables, in some minutes, and writes the page, its figure and its numbers.
-With `--from-recorded`, it plays nothing and writes the page and the figure again.
+With `--from-recorded`, it plays nothing and writes the page and the figure again; with `--only recommended`, it plays
+with this contender, or others, and takes the rest from the recorded numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -189,9 +190,9 @@ LINES = {
 the scaler that river recommends. A range of 100 ms serves both policies that need one best there, of those tried."""
 
 
-def measure(n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS) -> dict[str, Any]:
-    """Play all tables of all stories with all contenders, and return the regrets, in seconds."""
-    players = contenders()
+def measure(n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS, only: Collection[str] | None = None) -> dict[str, Any]:
+    """Play all tables of all stories with all contenders, or only some, and return the regrets, in seconds."""
+    players = {name: each for name, each in contenders().items() if only is None or name in only}
     rounds = spread_out(n_rounds, _POINTS)
     stories, curves, shares = {}, {}, {}
     ((down, up),) = outages(STORIES[SHOWN], n_rounds)
@@ -217,7 +218,7 @@ def measure(n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS) -> dict[str, Any
                 "regret": {name: _final(np.array(each)[:, -1]) for name, each in regrets.items()},
             }
             if id == SHOWN:
-                curves = {name: _curve(np.array(regrets[name])) for name in LINES}
+                curves = {name: _curve(np.array(regrets[name])) for name in LINES if name in players}
                 parts = {"before": slice(down), "in": slice(down, up), "after": slice(up, None)}
                 shares = {
                     name: {part: float(np.array(found)[:, where].mean()) for part, where in parts.items()}
@@ -336,6 +337,18 @@ def write(docs: Path, n_tables: int = N_TABLES, n_rounds: int = N_ROUNDS) -> Non
     rewrite(docs)
 
 
+def again(docs: Path, only: Collection[str]) -> None:
+    """Play with some contenders only, and put their numbers in the place of the recorded ones."""
+    results = json.loads((docs / NUMBERS).read_text())
+    found = measure(results["n_tables"], results["rounds"][-1], only)
+    for id, story in found["stories"].items():
+        results["stories"][id]["regret"].update(story["regret"])
+    for part in ("curves", "shares"):
+        results[part].update(found[part])
+    write_atomically(docs / NUMBERS, (json.dumps(results) + "\n").encode())
+    rewrite(docs)
+
+
 def rewrite(docs: Path) -> None:
     """Write the page and its figure from the numbers beside them."""
     results = json.loads((docs / NUMBERS).read_text())
@@ -344,4 +357,8 @@ def rewrite(docs: Path) -> None:
 
 
 if __name__ == "__main__":
-    (rewrite if "--from-recorded" in sys.argv[2:] else write)(Path(sys.argv[1]))
+    docs, *options = sys.argv[1:]
+    if options[:1] == ["--only"]:
+        again(Path(docs), options[1:])
+    else:
+        (rewrite if "--from-recorded" in options else write)(Path(docs))
