@@ -166,7 +166,7 @@ def ucb_plays(unit: float, *, scaled: bool = False) -> Play:
 def contenders() -> dict[str, Contender]:
     """Return who plays: those that need no guess, those that do with several guesses each, and chance."""
     found = {"recommended": Contender("`umab.recommended()`", "none", plays(umab.recommended()))}
-    found |= {name: Contender(f"`{name}`", "none", plays(name)) for name in ("umab-nn", "ahb")}
+    found |= {name: Contender(f"`{name}`", "none", plays(name)) for name in ("umab-r", "umab-nn", "ahb")}
     for said, high in RANGES.items():
         found[f"tsallis-inf {said}"] = Contender("`tsallis-inf`", f"0 to {said}", plays(umab.TsallisINF(high=high)))
     for said, high in RANGES.items():
@@ -180,6 +180,7 @@ def contenders() -> dict[str, Contender]:
 
 LINES = {
     "recommended": Line("umab", Style("#7b3294")),
+    "umab-r": Line("umab-r", Style("#c51b7d", (5, 2))),
     "ucb 1 ms": Line("UCB in ms", Style("#d55e00", (8, 3))),
     "ucb scaled": Line("UCB scaled", Style("#b8860b", (2, 2))),
     "tsallis-inf 100 ms": Line("Tsallis-INF", Style("#0072b2", (8, 3, 2, 3))),

@@ -71,7 +71,12 @@ def test_what_the_page_says_in_words_is_so(results: Any) -> None:
         guesses = {name: regret for name, regret in fifth.items() if name.startswith(policy)}
         assert min(guesses, key=lambda name: guesses[name]) == f"{policy} 100 ms"
         assert guesses[f"{policy} 100 ms"] < 0.5 * fifth["random"]
-    assert {name for name in fifth if fifth[name] < fifth["recommended"]} == {"ucb 100 ms", "ucb scaled"}
+    assert {name for name in fifth if fifth[name] < fifth["recommended"]} == {"umab-r", "ucb 100 ms", "ucb scaled"}
+    assert min(fifth, key=lambda name: fifth[name]) == "umab-r"  # the README says so, too
+    assert (
+        abs(first["umab-r"] - first["recommended"]) < 2.0 and f"{second['umab-r'] / second['recommended']:.1f}" == "2.6"
+    )
+    assert unlucky["umab-r"] > 3 * unlucky["recommended"]
     assert fifth["recommended"] < 0.0 < fifth["ucb 1 ms"]
     # The README says so.
     assert [f"{each['ucb scaled'] / each['recommended']:.1f}" for each in (first, second)] == ["1.9", "2.6"]

@@ -35,7 +35,7 @@ from umab.research.experiments.contest import (
 )
 from umab.research.experiments.yardsticks import YARDSTICKS, cost
 
-POLICIES = (RECOMMENDED, STEADY, "centred(umab-sh)")
+POLICIES = (RECOMMENDED, "umab-r", STEADY, "centred(umab-sh)")
 """The policies of this library that always take part."""
 
 Against: TypeAlias = Literal["arm", "moment"]
