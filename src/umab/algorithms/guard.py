@@ -277,7 +277,7 @@ class Guarded(Wrapper):
     >>> for arm, loss in [(0, 1000.5), (1, 999.0), (2, 1001.0)]:
     ...     learner.update(arm, loss)
     >>> learner.probabilities().round(4)
-    array([0.3333, 0.3333, 0.3333])
+    array([0.0035, 0.9929, 0.0035])
     """
 
     shadow: Literal["always", "never"] = "always"
