@@ -166,15 +166,14 @@ def take_in(buffer: Buffer, n_arms: int, arm: int, loss: float, probability: flo
     store(update(given, state, arm, loss, probability), buffer)
 
 
-def select_noted(
-    buffer: Buffer, n_arms: int, uniform: float, arm: int, rest: float, room: Buffer
-) -> tuple[int, float, int]:
+def select_noted(buffer: Buffer, n_arms: int, uniform: float, arm: int, room: Buffer) -> tuple[int, float, int]:
     """Select as `select` does, fill in the ticket, and flip a coin; `room` is empty if the policy has no tickets.
 
-    If an arm is given, `rest` is what is left of the uniform number of its draw.
+    If an arm is given, `uniform` is what is left of the number that it was drawn with.
     """
     given, state = load_parameters(buffer), load(buffer, n_arms)
     (probabilities,) = distribution(state)
+    rest = uniform
     if arm < 0:
         arm = draw(probabilities, uniform)
         rest = rest_of(probabilities, uniform, arm)

@@ -32,13 +32,7 @@ class AdvisedCore(Core):
         self._are_distributions = distributions_kernel()
 
     def _selected(
-        self,
-        buffer: Buffer,
-        uniform: float,
-        arm: int,
-        rest: float,
-        ticket: Buffer | None,
-        advice: CheckedAdvice | None = None,
+        self, buffer: Buffer, uniform: float, arm: int, ticket: Buffer | None, advice: CheckedAdvice | None = None
     ) -> tuple[int, float, int]:
         """Draw an arm by advice, and let the policy note it in the ticket; there is no coin."""
         assert advice is not None

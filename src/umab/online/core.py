@@ -153,12 +153,16 @@ class Core:
             identity = f"{self._id_begins}{number}{self._id_ends if eligible is None else AMONG}"
             ticket = self._blank_ticket() if self._has_tickets else None
             if eligible is None:
-                index, probability, coin = self._selected(self.buffer, uniform, -1, 0.0, ticket, advice)
+                if advice is None:  # as `_selected`, without the call
+                    room = _NO_TICKET if ticket is None else ticket
+                    index, probability, coin = self._select(self.buffer, len(self.labels), uniform, -1, room)
+                else:
+                    index, probability, coin = self._selected(self.buffer, uniform, -1, ticket, advice)
                 account, account_probability = index, probability
             else:
                 both = uniform, uniforms.take()
                 index, probability, account, account_probability, rest = draw_among(self.probabilities, eligible, both)
-                _, _, coin = self._selected(self.buffer, 0.0, account, rest, ticket)
+                _, _, coin = self._selected(self.buffer, rest, account, ticket)
         # As Choice(...), without the call of a function in Python: one is made in every round.
         choice = _new(Choice, (self.labels[index], index, probability, identity))
         self.open[identity] = (choice, index, account, account_probability, ticket, drawn_at, number, coin)
@@ -168,21 +172,18 @@ class Core:
         return choice
 
     def _selected(
-        self,
-        buffer: Buffer,
-        uniform: float,
-        arm: int,
-        rest: float,
-        ticket: Buffer | None,
-        advice: CheckedAdvice | None = None,
+        self, buffer: Buffer, uniform: float, arm: int, ticket: Buffer | None, advice: CheckedAdvice | None = None
     ) -> tuple[int, float, int]:
-        """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin."""
+        """Let the policy note an arm, which is drawn if `arm` is −1; return it, its probability and the coin.
+
+        If an arm is given, `uniform` is what is left of the number that it was drawn with.
+        """
         n_arms = len(self.labels)
         if self._is_plain:
             index, probability = self._select(buffer, n_arms, uniform, arm)
             return index, probability, -1
         room = _NO_TICKET if ticket is None else ticket
-        index, probability, coin = self._select(buffer, n_arms, uniform, arm, rest, room)
+        index, probability, coin = self._select(buffer, n_arms, uniform, arm, room)
         return index, probability, coin
 
     def let_go(self, known: Open) -> None:
@@ -370,7 +371,7 @@ class Core:
         whole = end == AMONG or (account == index and draw.probability == draw.account_probability == probability)
         changed = self.buffer.copy()  # a draw that does not fit must change nothing
         ticket, record = self._blank_ticket() if self._has_tickets else None, self.layout.ticket
-        self._selected(changed, 0.0, account, 0.0, ticket)
+        self._selected(changed, 0.0, account, ticket)
         fields = None if record is None or ticket is None else record.fields(ticket)
         known: list[dict[str, object] | None] = [fields] if self.policy.needs_ticket else [fields, None]
         if record is not None and ticket is not None and fields is not None:
