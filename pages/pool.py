@@ -15,9 +15,22 @@ import numpy.typing as npt
 import umab
 from umab.engine import compiled, loops
 from umab.engine.delays import Delays
-from umab.engine.kernels import distribution, load, load_parameters, note, store
 from umab.engine.layout import blank_ticket, layout_of
-from umab.engine.loops import ACCOUNT, ARM, NEXT, charge, due, line_up, of_trial, pick
+from umab.engine.loops import (
+    ACCOUNT,
+    ARM,
+    NEXT,
+    charge,
+    distribution,
+    learn_due,
+    line_up,
+    load,
+    load_parameters,
+    note,
+    of_trial,
+    pick,
+    store,
+)
 from umab.engine.simulate import n_cores
 from umab.engine.streams import stream
 from umab.results.regret import Costs
@@ -58,7 +71,7 @@ def run_pool(
             while s >= 0:
                 at = s % size
                 buffer = buffers[trial * n_copies + copies[trial, at]]
-                store(due(parameters, load(buffer, n_arms), s, at, table, own), buffer)
+                store(learn_due(parameters, load(buffer, n_arms), s, at, table, own), buffer)
                 n_open[trial, copies[trial, at]] -= 1
                 s = own.links[NEXT, at]
 

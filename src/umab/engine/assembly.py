@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from umab.algorithms.base import Policy
-from umab.engine import kernels, loops
+from umab.engine import loops
 from umab.engine.buffers import buffer_functions
 from umab.engine.fingerprint import digest_of, functions_in, text_of
 from umab.engine.layout import layout_of
@@ -64,7 +64,7 @@ class Assembly(NamedTuple):
 
         `beside` has other names of the template and the steps, which are no functions.
         """
-        names = {**vars(kernels), **vars(loops), **self.template.__globals__, **beside}
+        names = {**vars(loops), **self.template.__globals__, **beside}
         names |= {name: convert(part) for name, part in self.parts.items()}
         for name, step in self.steps.items():
             names[name] = convert(FunctionType(step.__code__, names, step.__name__))
@@ -95,25 +95,21 @@ def hooks_of(policy: Any, kind: loops.Kind | None = None) -> dict[str, FunctionT
 def steps_of(policy: Policy, kind: loops.Kind | None) -> dict[str, Any]:
     """Return the steps of a simulation, or of one decision at a time, each after the steps that it calls."""
     has_ticket, has_coin = policy.ticket(1) is not None, policy.coin is not None
-    alone = kernels.coin_told if has_coin else kernels.nothing_told
-    with_ticket = kernels.both_told if has_coin else kernels.ticket_told
+    alone = loops.coin_told if has_coin else loops.nothing_told
+    with_ticket = loops.both_told if has_coin else loops.ticket_told
     # Only where arms are away may a loss go to the account of another arm.
     apart = kind == "among" and policy.credited is not None
-    learns = kernels.learn_loss_apart if apart else kernels.learn_loss
+    learns = loops.learn_loss_apart if apart else loops.learn_loss
     found: dict[str, Any] = {
         "told": with_ticket if has_ticket else alone,
-        "flip": kernels.flip_coin if has_coin else kernels.no_coin,
-        "note": kernels.note_in_ticket if has_ticket else kernels.note_draw,
-        "learn": kernels.learn_all_losses if policy.full_information else learns,
-        "close": kernels.close_nothing if policy.closed is None else kernels.close_draw,
+        "flip": loops.flip_coin if has_coin else loops.no_coin,
+        "note": loops.note_in_ticket if has_ticket else loops.note_draw,
+        "learn": loops.learn_all_losses if policy.full_information else learns,
+        "close": loops.close_nothing if policy.closed is None else loops.close_draw,
     }
     if kind is None:
         return found
     pick, charge, wait = loops.KINDS[kind]
-    if policy.takes_advice:
-        found["advice_of"] = loops.advice_of_round
-    else:
-        found |= {"advice_of": loops.no_advice, "advised": loops.unadvised}
-    found["keep_coin"] = loops.keep_each_coin if has_coin else loops.keep_no_coin
-    found |= {"draw_any": loops.draw_any, "pick": pick, "charge": charge, "due": loops.learn_due, "wait": wait}
-    return {**found, "play": loops.play_round, "play_trial": loops.play_trial}
+    found["heed"] = loops.heed_experts if policy.takes_advice else loops.heed_nobody
+    found |= {"draw_any": loops.draw_any, "pick": pick, "charge": charge, "learn_due": loops.learn_due, "wait": wait}
+    return {**found, "play_round": loops.play_round, "play_trial": loops.play_trial}

@@ -5,7 +5,7 @@ registered with Numba here, so policies need no decorators, and `NUMBA_DISABLE_J
 Python.
 
 Compiled code is kept in Numba's cache across processes. To see whether the cache is stale, Numba checks only the file
-of the function that it compiles, here kernels.py. So the name under which the code is kept contains a digest of all
+of the function that it compiles, here loops.py. So the name under which the code is kept contains a digest of all
 the code that was reached, and of the options here. A policy is compiled again when it, or a function or a constant that
 it uses, was edited; editing a comment has no effect.
 """
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umab.algorithms.base import Policy
-from umab.engine import kernels, loops
+from umab.engine import loops
 from umab.engine.assembly import Assembly, Functions, hooks_of
 from umab.engine.fingerprint import digest_of, functions_in, with_functions
 from umab.engine.layout import Buffer
@@ -118,10 +118,10 @@ def _typed(template: Callable[..., object], **others: object) -> Any:
 def online_kernels(policy: Policy) -> tuple[Select, Update]:
     """Return what a Learner calls, one decision at a time, compiled for policies of this type.
 
-    It is `kernels.select` and `kernels.take_in`, or the same that end in `noted` if the policy has tickets or a coin.
+    It is `loops.select` and `loops.take_in`, or the same that end in `noted` if the policy has tickets or a coin.
     """
     plain = policy.coin is None and policy.ticket(1) is None
-    both = (kernels.select, kernels.take_in) if plain else (kernels.select_noted, kernels.take_in_noted)
+    both = (loops.select, loops.take_in) if plain else (loops.select_noted, loops.take_in_noted)
     select, update = (_compile(each, _typed(each), policy) for each in both)
     return select, update
 
@@ -129,29 +129,29 @@ def online_kernels(policy: Policy) -> tuple[Select, Update]:
 def advised_kernels(policy: Policy) -> tuple[Select, Select, Update]:
     """Return what a Learner of a policy over experts calls, compiled for policies of this type.
 
-    It is `kernels.select_advised`, for advice as rows of probabilities and as arms, and `kernels.take_in_noted`.
+    It is `loops.select_advised`, for advice as rows of probabilities and as arms, and `loops.take_in_noted`.
     """
     import numba.types as nb
 
     def selecting(advice: object, kind: loops.Kind) -> Select:
-        types = _typed(kernels.select_advised, advice=advice)
-        return _compile(kernels.select_advised, types, policy, parts=hooks_of(policy, kind))
+        types = _typed(loops.select_advised, advice=advice)
+        return _compile(loops.select_advised, types, policy, parts=hooks_of(policy, kind))
 
     by_rows = selecting(nb.Array(nb.float64, 2, "C", readonly=True), "rows")
     by_arms = selecting(nb.Array(nb.int64, 1, "C", readonly=True), "arms")
     # Without advice nothing can be selected first, so that there is nothing to note.
-    steps, types = {"note": kernels.note_draw}, _typed(kernels.take_in_noted)
-    return by_rows, by_arms, _compile(kernels.take_in_noted, types, policy, steps=steps)
+    steps, types = {"note": loops.note_draw}, _typed(loops.take_in_noted)
+    return by_rows, by_arms, _compile(loops.take_in_noted, types, policy, steps=steps)
 
 
 def crediting_kernel(policy: Policy) -> Update:
-    """Return `kernels.take_in_apart`, compiled for policies of this type, which have `credited`."""
-    return _compile(kernels.take_in_apart, _typed(kernels.take_in_apart), policy)
+    """Return `loops.take_in_apart`, compiled for policies of this type, which have `credited`."""
+    return _compile(loops.take_in_apart, _typed(loops.take_in_apart), policy)
 
 
 def closing_kernel(policy: Policy) -> Update:
-    """Return `kernels.give_up`, compiled for policies of this type, which have `closed`."""
-    return _compile(kernels.give_up, _typed(kernels.give_up), policy)
+    """Return `loops.give_up`, compiled for policies of this type, which have `closed`."""
+    return _compile(loops.give_up, _typed(loops.give_up), policy)
 
 
 @functools.cache

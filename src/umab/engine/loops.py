@@ -1,9 +1,13 @@
-"""The round, written once: a simulation plays it in rounds of trials, on a processor and on a GPU.
+"""All that is compiled beside a policy: the steps of a round, and the loops and kernels that take them.
 
-Every round of every kind of simulation is `play_round`. What differs between kinds is filled in for its open names:
-how an arm is picked, how regret is charged, and when the loss arrives; `KINDS` has them, and `umab.engine.kernels` says
-how names are filled in. A processor plays many trials one after the other (`run`, or `run_in_pairs`, which is faster
-if feedback is never late), and a thread of a GPU plays one (`play_trial`).
+A kernel is compiled once for each type of policy: the compiler copies it and fills in its open names with functions.
+`umab.engine.assembly` says with which: functions of the policy itself, steps in this file, and those for buffers that
+`umab.engine.buffers` makes. Nothing here depends on the compiler.
+
+Every round of every kind of simulation is `play_round`. What differs between kinds is how an arm is picked, how regret
+is charged, and when the loss arrives; `KINDS` has that. A processor plays many trials one after the other (`run`, or
+`run_in_pairs`, which is faster if feedback is never late), and a thread of a GPU plays one (`play_trial`). A learner
+calls a kernel for each draw and for each loss.
 """
 
 from __future__ import annotations
@@ -15,26 +19,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from umab.engine.kernels import (
-    OPEN,
-    Advice,
-    Drawn,
-    Parameters,
-    State,
-    advised,
-    close,
-    distribution,
-    flip,
-    learn,
-    load,
-    load_parameters,
-    note,
-    store,
-)
+from umab.algorithms.base import HasProbabilities
 from umab.engine.layout import Buffer
 from umab.engine.pcg import next_uniform
 from umab.maths.eligible import drawn_among
 from umab.maths.simplex import Vector, draw, rest_of
+
+State: TypeAlias = HasProbabilities
+Parameters: TypeAlias = object
+Ticket: TypeAlias = object
+"""Parameters and tickets belong to the policy; here they are only passed on."""
+Advice: TypeAlias = tuple[npt.NDArray[np.float64] | npt.NDArray[np.int64], ...]
+"""What experts advise in a round, for a policy over experts; empty for any other."""
 
 Kind = Literal["plain", "late", "among", "rows", "arms"]
 """What a simulation has beside losses: nothing; late feedback; arms that are away; or the advice of experts, as rows of
@@ -148,97 +144,128 @@ def _readable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
-# The open names of this file.
+class Drawn(NamedTuple):
+    """A draw whose loss is not learned yet."""
+
+    arm: int
+    account: int
+    """The arm whose loss is learned, which need not be the one that was drawn."""
+    probability: float
+    """That of the account."""
+    coin: int
+
+
+OPEN: Any = None
+"""The value of an open name, until a function takes its place."""
+
+update: Callable[..., State] = OPEN  # the update of the policy
+credited: Callable[..., State] = OPEN  # replaces `update` if a loss goes to the account of another arm than that drawn
+update_full: Callable[..., State] = OPEN  # the update of a policy with full information
+selected: Callable[[Parameters, State, int], State] = OPEN  # what the policy notes when an arm is drawn
+remember: Callable[..., Ticket] = OPEN  # what the policy puts into the ticket of a draw
+advised: Callable[..., State] = OPEN  # what a policy over experts makes of the advice of a round
+closed: Callable[..., State] = OPEN  # what the policy makes of a draw that is closed without a loss
+coin: Callable[[Parameters, State, int], float] = OPEN  # how likely the coin of a draw shows 1
+# The probabilities in a state, as a tuple: without reference counts no vector can be returned.
+distribution: Callable[[State], tuple[Vector]] = OPEN
+load_parameters: Callable[[Buffer], Parameters] = OPEN  # reads the parameters from a buffer
+load: Callable[[Buffer, int], State] = OPEN  # reads a state from a buffer; its vectors are views of the buffer
+store: Callable[[State, Buffer], None] = OPEN  # writes the scalars of a state back to its buffer
+load_ticket: Callable[[Buffer, int], Ticket] = OPEN  # the same two for tickets
+store_ticket: Callable[[Ticket, Buffer], None] = OPEN
+told: Callable[[Buffer, int, int], tuple[object, ...]] = OPEN  # `nothing_told`, `ticket_told`, `coin_told`, `both_told`
+flip: Callable[[Parameters, State, int, float], int] = OPEN  # `no_coin` or `flip_coin`
+note: Callable[[Parameters, State, int, Advice, Buffer, Buffer], State] = OPEN  # `note_draw` or `note_in_ticket`
+learn: Callable[..., State] = OPEN  # `learn_loss`, `learn_loss_apart` or `learn_all_losses`
+close: Callable[..., State] = OPEN  # `close_draw` or `close_nothing`
 uniform_of: Callable[..., float] = OPEN  # `given_uniform` or `drawn_uniform`
-advice_of: Callable[[Table, int], Advice] = OPEN  # `no_advice` or `advice_of_round`
+heed: Callable[[Parameters, State, Table, int], tuple[State, Advice]] = OPEN  # `heed_nobody` or `heed_experts`
 pick: Callable[..., tuple[int, int, float, float, int]] = OPEN  # draws an arm
-keep_coin: Callable[[Record, int, int], None] = OPEN  # `keep_no_coin` or `keep_each_coin`
 charge: Callable[[Buffer, Vector, Table, int, int], float] = OPEN  # counts what a round costs; returns the regret
 wait: Callable[..., State] = OPEN  # learns the loss of a round, at once or when it is due
-due: Callable[[Parameters, State, int, int, Table, Rings], State] = OPEN  # learns the loss of a round that is due
-play: Callable[..., tuple[State, int]] = OPEN  # `play_round`
 
 
-def play_round(
-    given: Parameters, state: State, t: int, used: int, uniforms: Uniforms, table: Table, rings: Rings, out: Record
-) -> tuple[State, int]:
-    """Play a round of a trial; return the next state, and how many uniform numbers were used so far.
+# The steps of a round. If the policy has tickets, `room` is the place for the ticket of a draw, and `blank` is what the
+# place holds before the draw.
 
-    `rings` and `out` have the rows of the trial.
-    """
-    advice = advice_of(table, t)
-    state = advised(given, state, *advice)
+
+def note_draw(given: Parameters, state: State, arm: int, advice: Advice, room: Buffer, blank: Buffer) -> State:
+    """Note that an arm was drawn."""
+    return selected(given, state, arm)
+
+
+def note_in_ticket(given: Parameters, state: State, arm: int, advice: Advice, room: Buffer, blank: Buffer) -> State:
+    """Note that an arm was drawn, and fill in the ticket of the draw."""
     (probabilities,) = distribution(state)
-    arm, account, probability, rest, used = pick(probabilities, table, t, uniforms, used)
-    drawn = Drawn(arm, account, probability, flip(given, state, account, rest))
-    out.arms[t] = arm
-    keep_coin(out, t, drawn.coin)
-    out.regret[t] = charge(out.spent, probabilities, table, t, arm)
-    return wait(given, state, t, drawn, advice, table, rings), used
+    for at in range(len(room)):
+        room[at] = blank[at]
+    store_ticket(remember(given, state, arm, *advice, load_ticket(room, len(probabilities))), room)
+    return selected(given, state, arm)
 
 
-def play_trial(
-    n_arms: int, n_rounds: int, buffer: Buffer, uniforms: Uniforms, table: Table, rings: Rings, record: Record
-) -> None:
-    """Play some rounds of one trial.
-
-    The state goes from round to round through its buffer, and not in a variable: else the compiler of a GPU loses track
-    of where the vectors are and how long, and the loop takes twice as long.
-    """
-    given, used = load_parameters(buffer), 0
-    for t in range(n_rounds):
-        state, used = play(given, load(buffer, n_arms), t, used, uniforms, table, rings, record)
-        store(state, buffer)
+# What the policy is told beside a loss.
 
 
-def run(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
-    """Play some rounds of some trials, one trial after the other; `buffers`, `rings` and `record.spent` carry on.
-
-    A buffer holds the parameters of its trial, so trials may have different parameters.
-    """
-    n_rounds, n_arms = table.costs.shape
-    for trial in range(buffers.shape[0]):
-        own = of_trial(rings, trial), of_record(record, trial)
-        play_trial(n_arms, n_rounds, buffers[trial], uniforms[trial], table, own[0], own[1])
+def nothing_told(room: Buffer, n_arms: int, flipped: int) -> tuple[()]:
+    """Return nothing."""
+    return ()
 
 
-def run_in_pairs(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
-    """Do what `run` does, with two trials that take turns, round by round.
-
-    A round is a chain of divisions and roots that wait for each other; while one trial waits, the processor works on
-    the other, which does not depend on it.
-    """
-    n_rounds, n_arms = table.costs.shape
-    n_trials = buffers.shape[0]
-    for trial in range(0, n_trials, 2):
-        paired = trial + 1 < n_trials
-        beside = trial + 1 if paired else trial
-        given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
-        state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
-        own, others = of_trial(rings, trial), of_trial(rings, beside)
-        record_of, record_beside = of_record(record, trial), of_record(record, beside)
-        for t in range(n_rounds):
-            state, _ = play(given, state, t, t, uniforms[trial], table, own, record_of)
-            if paired:
-                other, _ = play(other_given, other, t, t, uniforms[beside], table, others, record_beside)
-        store(state, buffers[trial])
-        if paired:
-            store(other, buffers[beside])
+def ticket_told(room: Buffer, n_arms: int, flipped: int) -> tuple[Ticket]:
+    """Return the ticket of the draw."""
+    return (load_ticket(room, n_arms),)
 
 
-def of_trial(rings: Rings, trial: int) -> Rings:
-    """Return the rings of a trial."""
-    shared = rings.delays.shape[0] == 1
-    delays = rings.delays[0 if shared else trial]
-    return Rings(delays, rings.probabilities[trial], rings.links[trial], rings.tickets[trial], rings.blank)
+def coin_told(room: Buffer, n_arms: int, flipped: int) -> tuple[int]:
+    """Return the coin of the draw."""
+    return (flipped,)
 
 
-def of_record(record: Record, trial: int) -> Record:
-    """Return the rows of a trial."""
-    return Record(record.spent[trial], record.regret[trial], record.arms[trial], record.coins[trial])
+def both_told(room: Buffer, n_arms: int, flipped: int) -> tuple[Ticket, int]:
+    """Return both."""
+    return load_ticket(room, n_arms), flipped
 
 
-# What the open names stand for.
+def no_coin(given: Parameters, state: State, account: int, rest: float) -> int:
+    """Return that there is no coin."""
+    return -1
+
+
+def flip_coin(given: Parameters, state: State, account: int, rest: float) -> int:
+    """Return the coin of a draw, from what is left of its uniform number."""
+    return 1 if rest < coin(given, state, account) else 0
+
+
+def learn_loss(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Learn from the loss of the arm that was drawn, in a round in which the arms cost `losses`."""
+    (probabilities,) = distribution(state)
+    more = told(room, len(probabilities), drawn.coin)
+    return update(given, state, drawn.account, losses[drawn.arm], drawn.probability, *more)
+
+
+def learn_loss_apart(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Do the same, and tell the policy if the arm that was drawn is not the account."""
+    (probabilities,) = distribution(state)
+    more = told(room, len(probabilities), drawn.coin)
+    if drawn.account == drawn.arm:
+        return update(given, state, drawn.account, losses[drawn.arm], drawn.probability, *more)
+    return credited(given, state, drawn.account, losses[drawn.arm], drawn.probability, drawn.arm, *more)
+
+
+def learn_all_losses(given: Parameters, state: State, drawn: Drawn, losses: Vector, room: Buffer) -> State:
+    """Learn from the losses of all arms."""
+    return update_full(given, state, losses)
+
+
+def close_nothing(given: Parameters, state: State, drawn: Drawn, room: Buffer) -> State:
+    """Leave the state as it is: the policy need not know which draws were closed without a loss."""
+    return state
+
+
+def close_draw(given: Parameters, state: State, drawn: Drawn, room: Buffer) -> State:
+    """Tell the policy that a draw was closed without a loss."""
+    (probabilities,) = distribution(state)
+    return closed(given, state, drawn.account, drawn.probability, *told(room, len(probabilities), drawn.coin))
 
 
 def given_uniform(uniforms: Buffer, at: int) -> float:
@@ -251,28 +278,15 @@ def drawn_uniform(generator: Whole, at: int) -> float:
     return next_uniform(generator)
 
 
-def no_advice(table: Table, t: int) -> Advice:
-    """Return that nobody advises."""
-    return ()
+def heed_nobody(given: Parameters, state: State, table: Table, t: int) -> tuple[State, Advice]:
+    """Leave the state as it is: nobody advises."""
+    return state, ()
 
 
-def unadvised(given: Parameters, state: State) -> State:
-    """Leave the state as it is."""
-    return state
-
-
-def advice_of_round(table: Table, t: int) -> Advice:
-    """Return the advice of a round."""
-    return (table.advice[t],)
-
-
-def keep_no_coin(record: Record, t: int, flipped: int) -> None:
-    """Keep nothing."""
-
-
-def keep_each_coin(record: Record, t: int, flipped: int) -> None:
-    """Keep the coin of a round."""
-    record.coins[t] = flipped
+def heed_experts(given: Parameters, state: State, table: Table, t: int) -> tuple[State, Advice]:
+    """Return the state after the advice of a round, and the advice."""
+    advice = table.advice[t]
+    return advised(given, state, advice), (advice,)
 
 
 def draw_any(
@@ -379,7 +393,7 @@ def learn_when_due(
     links[ACCOUNT, place], links[COIN, place] = drawn.account, drawn.coin
     s = line_up(links, now, max(delay, 0))
     while s >= 0:
-        state = due(given, state, s, s % size, table, rings)
+        state = learn_due(given, state, s, s % size, table, rings)
         s = links[NEXT, s % size]
     return state
 
@@ -419,3 +433,156 @@ KINDS: dict[Kind, tuple[Callable[..., object], ...]] = {
     "arms": (draw_any, charge_awake, learn_when_due),
 }
 """How a kind of simulation picks arms, charges regret and waits for losses."""
+
+
+def play_round(
+    given: Parameters, state: State, t: int, used: int, uniforms: Uniforms, table: Table, rings: Rings, out: Record
+) -> tuple[State, int]:
+    """Play a round of a trial; return the next state, and how many uniform numbers were used so far.
+
+    `rings` and `out` have the rows of the trial.
+    """
+    state, advice = heed(given, state, table, t)
+    (probabilities,) = distribution(state)
+    arm, account, probability, rest, used = pick(probabilities, table, t, uniforms, used)
+    drawn = Drawn(arm, account, probability, flip(given, state, account, rest))
+    out.arms[t] = arm
+    if drawn.coin >= 0:
+        out.coins[t] = drawn.coin
+    out.regret[t] = charge(out.spent, probabilities, table, t, arm)
+    return wait(given, state, t, drawn, advice, table, rings), used
+
+
+def play_trial(
+    n_arms: int, n_rounds: int, buffer: Buffer, uniforms: Uniforms, table: Table, rings: Rings, record: Record
+) -> None:
+    """Play some rounds of one trial.
+
+    The state goes from round to round through its buffer, and not in a variable: else the compiler of a GPU loses track
+    of where the vectors are and how long, and the loop takes twice as long.
+    """
+    given, used = load_parameters(buffer), 0
+    for t in range(n_rounds):
+        state, used = play_round(given, load(buffer, n_arms), t, used, uniforms, table, rings, record)
+        store(state, buffer)
+
+
+def run(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
+    """Play some rounds of some trials, one trial after the other; `buffers`, `rings` and `record.spent` carry on.
+
+    A buffer holds the parameters of its trial, so trials may have different parameters.
+    """
+    n_rounds, n_arms = table.costs.shape
+    for trial in range(buffers.shape[0]):
+        own = of_trial(rings, trial), of_record(record, trial)
+        play_trial(n_arms, n_rounds, buffers[trial], uniforms[trial], table, own[0], own[1])
+
+
+def run_in_pairs(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, record: Record) -> None:
+    """Do what `run` does, with two trials that take turns, round by round.
+
+    A round is a chain of divisions and roots that wait for each other; while one trial waits, the processor works on
+    the other, which does not depend on it.
+    """
+    n_rounds, n_arms = table.costs.shape
+    n_trials = buffers.shape[0]
+    for trial in range(0, n_trials, 2):
+        paired = trial + 1 < n_trials
+        beside = trial + 1 if paired else trial
+        given, other_given = load_parameters(buffers[trial]), load_parameters(buffers[beside])
+        state, other = load(buffers[trial], n_arms), load(buffers[beside], n_arms)
+        own, others = of_trial(rings, trial), of_trial(rings, beside)
+        record_of, record_beside = of_record(record, trial), of_record(record, beside)
+        for t in range(n_rounds):
+            state, _ = play_round(given, state, t, t, uniforms[trial], table, own, record_of)
+            if paired:
+                other, _ = play_round(other_given, other, t, t, uniforms[beside], table, others, record_beside)
+        store(state, buffers[trial])
+        if paired:
+            store(other, buffers[beside])
+
+
+def of_trial(rings: Rings, trial: int) -> Rings:
+    """Return the rings of a trial."""
+    shared = rings.delays.shape[0] == 1
+    delays = rings.delays[0 if shared else trial]
+    return Rings(delays, rings.probabilities[trial], rings.links[trial], rings.tickets[trial], rings.blank)
+
+
+def of_record(record: Record, trial: int) -> Record:
+    """Return the rows of a trial."""
+    return Record(record.spent[trial], record.regret[trial], record.arms[trial], record.coins[trial])
+
+
+# The kernels for one decision at a time. Their types are what compiled code is made for. Most policies have neither
+# tickets nor coins, and a call with fewer arguments is faster.
+
+
+def select(buffer: Buffer, n_arms: int, uniform: float, arm: int) -> tuple[int, float]:
+    """Draw an arm, unless one is given; return it and its probability."""
+    state = load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(selected(load_parameters(buffer), state, arm), buffer)
+    return arm, probability
+
+
+def take_in(buffer: Buffer, n_arms: int, arm: int, loss: float, probability: float, select_first: bool) -> None:
+    """Learn from the loss of an arm, which is selected first if asked for."""
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = selected(given, state, arm)
+    store(update(given, state, arm, loss, probability), buffer)
+
+
+def select_noted(buffer: Buffer, n_arms: int, uniform: float, arm: int, room: Buffer) -> tuple[int, float, int]:
+    """Select as `select` does, fill in the ticket, and flip a coin; `room` is empty if the policy has no tickets.
+
+    If an arm is given, `uniform` is what is left of the number that it was drawn with.
+    """
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    (probabilities,) = distribution(state)
+    rest = uniform
+    if arm < 0:
+        arm = draw(probabilities, uniform)
+        rest = rest_of(probabilities, uniform, arm)
+    probability, flipped = probabilities[arm], flip(given, state, arm, rest)
+    store(note(given, state, arm, (), room, room), buffer)
+    return arm, probability, flipped
+
+
+def take_in_noted(
+    buffer: Buffer, n_arms: int, arm: int, loss: float, probability: float, select_first: bool, room: Buffer, coin: int
+) -> None:
+    """Learn as `take_in` does, with the ticket and the coin of the draw."""
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    if select_first:
+        state = note(given, state, arm, (), room, room)
+    store(update(given, state, arm, loss, probability, *told(room, n_arms, coin)), buffer)
+
+
+def select_advised(buffer: Buffer, n_arms: int, uniform: float, advice: Buffer, room: Buffer) -> tuple[int, float]:
+    """Draw an arm by the advice of experts, and fill in the ticket of the draw."""
+    given = load_parameters(buffer)
+    state = advised(given, load(buffer, n_arms), advice)
+    (probabilities,) = distribution(state)
+    arm = draw(probabilities, uniform)
+    probability = probabilities[arm]
+    store(note(given, state, arm, (advice,), room, room), buffer)
+    return arm, probability
+
+
+def take_in_apart(
+    buffer: Buffer, n_arms: int, account: int, loss: float, probability: float, arm: int, room: Buffer, coin: int
+) -> None:
+    """Learn from the loss of an arm on the account of another one; `room` is empty if the policy has no tickets."""
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    store(credited(given, state, account, loss, probability, arm, *told(room, n_arms, coin)), buffer)
+
+
+def give_up(buffer: Buffer, n_arms: int, account: int, probability: float, room: Buffer, coin: int) -> None:
+    """Close a draw without a loss; `room` is empty if the policy has no tickets."""
+    given, state = load_parameters(buffer), load(buffer, n_arms)
+    store(closed(given, state, account, probability, *told(room, n_arms, coin)), buffer)

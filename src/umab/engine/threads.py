@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from umab.engine.kernels import OPEN
 from umab.engine.layout import Buffer
-from umab.engine.loops import Record, Rings, Table, Whole, of_record
+from umab.engine.loops import OPEN, Record, Rings, Table, Whole, of_record
 from umab.engine.pcg import GENERATOR_SIZE, seed_generator
 from umab.results.regret import TRIALS_A_BLOCK
 
