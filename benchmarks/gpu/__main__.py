@@ -122,7 +122,7 @@ def by_hand() -> Iterator[Row]:
     run = simulation("umab-g-a", N_TRIALS)
     ours = []
     for _ in range(5):
-        with timed(threads.run_in_thread) as spent:
+        with timed(threads.play_trials) as spent:
             run()
         ours.append(sum(spent))
     ratio = statistics.median(ours) / theirs

@@ -34,7 +34,8 @@ class ByHand:
         self._generators = gpu.empty((n_trials, GENERATOR_SIZE), np.int64, "F")
         zeros = np.zeros(n_trials // 32 + 1, dtype=np.int64)
         given = np.zeros((1, 1)), zeros, pool_of(0), np.arange(0, n_trials + 32, 32)
-        gpu.BEGIN(n_trials, buffers, self._generators, *(gpu.on_device(each) for each in given))
+        links = gpu.on_device(np.zeros((1, 1, 1), dtype=np.int64))
+        gpu.BEGIN(n_trials, buffers, self._generators, links, *(gpu.on_device(each) for each in given))
         self._given = [gpu.on_device(each) for each in (losses.table, costs.table, costs.best)]
         self.regret = gpu.empty((n_trials, self._n_rounds), np.float64, "C")
         self.arms = gpu.empty((n_trials, self._n_rounds), np.uint8, "C")

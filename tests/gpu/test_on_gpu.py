@@ -204,7 +204,8 @@ def test_generators_on_the_device_are_those_of_numpy() -> None:
     generators = gpu.empty((96, pcg.GENERATOR_SIZE), np.int64, "F")
     buffers = gpu.empty((96, 1), np.float64, "F")
     given = np.zeros((1, 1)), np.zeros(3, dtype=np.int64), pcg.pool_of(5), np.array(first)
-    gpu.BEGIN(96, buffers, generators, *(gpu.on_device(each) for each in given))
+    links = gpu.on_device(np.zeros((1, 1, 1), dtype=np.int64))
+    gpu.BEGIN(96, buffers, generators, links, *(gpu.on_device(each) for each in given))
     rows = generators.copy_to_host()
     for at, trial in [(0, 0), (33, 97), (95, 2**32 - 1)]:
         state: Any = stream(5, trial).state["state"]

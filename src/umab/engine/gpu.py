@@ -203,9 +203,8 @@ class Kernel:
         return with_cache(lambda **cache: cuda.jit(function, max_registers=MAX_REGISTERS, **cache, **_OPTIONS))
 
 
-BEGIN, EMPTY_RINGS = Kernel(threads.begin), Kernel(threads.empty_rings)
+BEGIN, FINISH = Kernel(threads.begin), Kernel(threads.finish)
 SUM_BLOCKS, MERGE_BLOCKS = Kernel(threads.sum_blocks), Kernel(threads.merge_blocks)
-LAST_ROUND, FIND_BROKEN = Kernel(threads.last_round), Kernel(threads.find_broken)
 
 
 def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
@@ -213,13 +212,16 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
     layout = layout_of(policy)
     size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
     in_thread = kind == "plain" and 8 * size <= MOST_IN_THREAD
-    template = threads.run_in_thread if in_thread else threads.run_in_device
-    constants = {"N_ARMS": n_arms, "SIZE": size, "TICKET_SIZE": max(1, ticket_size)}
+    constants = {"N_ARMS": n_arms, "SIZE": size if in_thread else 0, "TICKET_SIZE": max(1, ticket_size)}
     sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
-    own_rings = threads.rings_at_once if kind == "plain" else threads.rings_when_due
-    parts = {"uniform_of": loops.drawn_uniform, "rings_of": own_rings}
-    steps, beside = {"play_thread": threads.play_in_thread}, (_BUILD, repr(sizes), repr(constants))
-    made_of = Assembly.of(template, policy, kind, *beside, parts=parts, steps=steps)
+    parts = {
+        "uniform_of": loops.drawn_uniform,
+        "rings_of": threads.rings_at_once if kind == "plain" else threads.rings_when_due,
+    }
+    steps = {"buffer_of": threads.in_thread if in_thread else threads.in_device}
+    made_of = Assembly.of(
+        threads.play_trials, policy, kind, _BUILD, repr(sizes), repr(constants), parts=parts, steps=steps
+    )
     key = made_of.key
     if key not in _kernels:
         rows_of = _rows_of()
@@ -227,7 +229,7 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
         # Other functions that load do what those of a processor do.
         made_of = made_of._replace(parts={**made_of.parts, **buffer_functions(layout, rows_of)})
         convert = functools.partial(_for_device, device(), known=known)
-        _kernels[key] = Kernel(template, made_of.function(convert, **globals_of(device()), **constants))
+        _kernels[key] = Kernel(made_of.template, made_of.function(convert, **globals_of(device()), **constants))
     return _kernels[key]
 
 

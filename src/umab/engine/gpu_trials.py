@@ -159,13 +159,12 @@ class _Device:
         return n_threads // TRIALS_A_BLOCK, int(n_piece)
 
     def rings(self, blocks: _Blocks) -> loops.Rings:
-        """Return empty rings on the device."""
+        """Return rings on the device, which are empty once trials begin."""
         if self.late is None:  # each thread has its own place
             nothing = loops.Rings.of(1, np.zeros(1), np.zeros((1, 1, 1), dtype=np.int64))
             return loops.Rings._make([*map(gpu.on_device, nothing[:-1]), self.blank])
         n_threads = TRIALS_A_BLOCK * len(blocks.cells)
         links = gpu.empty((n_threads, loops.N_LINKS, self.n_open), np.int64, "F")
-        gpu.EMPTY_RINGS(n_threads, links)
         probabilities = gpu.empty((n_threads, self.n_open), np.float64, "F")
         tickets = gpu.empty((n_threads, self.n_open, self.ticket_size), np.float64, "F")
         return loops.Rings._make([gpu.on_device(self.delays_of(blocks)), probabilities, links, tickets, self.blank])
@@ -175,13 +174,12 @@ class _Device:
         assert self.late is not None
         if self.late.given is not None:
             return self.late.given[None]
-        sizes = zip(blocks.first.tolist(), blocks.sizes.tolist(), strict=True)
-        seed = self.work.seed
-        drawn = [self.late.of_trials(seed, range(first, first + size), self.n_rounds) for first, size in sizes]
+        late, seed, places = self.late, self.work.seed, blocks.places()
+        drawn = [late.of_trials(seed, range(each.start, each.stop), self.n_rounds) for _, each, _ in places]
         n_delays = max(each.shape[2] for each in drawn)
-        found = np.zeros((TRIALS_A_BLOCK * len(drawn), self.n_rounds, n_delays), dtype=np.int64)
-        for at, each in enumerate(drawn):
-            found[TRIALS_A_BLOCK * at : TRIALS_A_BLOCK * at + len(each)] = each
+        found = np.zeros((TRIALS_A_BLOCK * len(blocks.cells), self.n_rounds, n_delays), dtype=np.int64)
+        for (_, _, of_threads), each in zip(places, drawn, strict=True):
+            found[of_threads] = each
         return found
 
 
@@ -196,8 +194,8 @@ def _play(
     generators = gpu.empty((n_threads, GENERATOR_SIZE), np.int64, "F")
     given = blocks.cells, blocks.first, device.tables[blocks.cells]
     cells, first_trials, tables = (gpu.on_device(each) for each in given)
-    gpu.BEGIN(n_threads, buffers, generators, device.starts, cells, device.pool, first_trials)
     spent, rings = gpu.on_device(np.zeros((n_threads, device.n_columns))), device.rings(blocks)
+    gpu.BEGIN(n_threads, buffers, generators, rings.links, device.starts, cells, device.pool, first_trials)
     arm_type = np.min_scalar_type(device.n_arms - 1)
     n_played = int(blocks.sizes.sum())
     places, sizes = blocks.places(), gpu.on_device(blocks.sizes)
@@ -220,21 +218,13 @@ def _play(
                     getattr(kept[cell], name)[trials, first:stop] = rows[of_threads]
         device.work.bar.advance(n_played * (stop - first))
         device.work.go_on()
-    final = gpu.empty((n_threads,), np.float64, "C")
-    gpu.LAST_ROUND(n_threads, regret, final)
+    final, broken = gpu.empty((n_threads,), np.float64, "C"), gpu.empty((n_threads,), np.int64, "C")
+    policy, layout, n_arms = device.policy, device.layout, device.n_arms
+    lowest = 0.0 if policy.plays_each_arm_first else math.ulp(0.0)
+    gpu.FINISH(n_threads, regret, buffers, layout.first_probability(n_arms), n_arms, lowest, final, broken)
     last = final.copy_to_host()
     for cell, trials, of_threads in places:
         kept[cell].final[trials] = last[of_threads]
-    _check(device, buffers, n_threads)
-
-
-def _check(device: _Device, buffers: OnDevice, n_threads: int) -> None:
-    """Raise an error if an update has not left a distribution."""
-    policy, layout = device.policy, device.layout
-    place = layout.first_probability(device.n_arms)
-    broken = gpu.empty((n_threads,), np.int64, "C")
-    lowest = 0.0 if policy.plays_each_arm_first else math.ulp(0.0)
-    gpu.FIND_BROKEN(n_threads, buffers, place, device.n_arms, lowest, broken)
     found = np.flatnonzero(broken.copy_to_host())
     if len(found):
         check_distribution(policy, layout.probabilities(buffers.copy_to_host()[found]))

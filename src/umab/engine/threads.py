@@ -21,14 +21,16 @@ float64: object = OPEN
 int64: object = OPEN
 play_trial: Callable[..., None] = OPEN  # that of `umab.engine.loops`
 rings_of: Callable[[Rings, int, Buffer, int, int], Rings] = OPEN  # `rings_at_once` or `rings_when_due`
-play_thread: Callable[..., None] = OPEN  # `play_in_thread`
+buffer_of: Callable[[Buffer, Buffer], tuple[Buffer]] = OPEN  # `in_thread` or `in_device`
 N_ARMS: int = 0
-SIZE: int = 0  # of the buffer of a trial
+SIZE: int = 0  # of the buffer of a trial, if it is in the memory of its thread
 TICKET_SIZE: int = 0
 
 
-def begin(buffers: Buffer, generators: Whole, starts: Buffer, start_of: Whole, pool: Whole, first_of: Whole) -> None:
-    """Fill in the buffers and the generators of trials that have not begun."""
+def begin(
+    buffers: Buffer, generators: Whole, links: Whole, starts: Buffer, start_of: Whole, pool: Whole, first_of: Whole
+) -> None:
+    """Fill in the buffers and the generators of trials that have not begun; empty their rings, if they have any."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
         block = at // TRIALS_A_BLOCK
@@ -39,62 +41,44 @@ def begin(buffers: Buffer, generators: Whole, starts: Buffer, start_of: Whole, p
         seed_generator(generator, pool, first_of[block] + at % TRIALS_A_BLOCK)
         for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
+    if at < links.shape[0]:
+        for kind in range(links.shape[1]):
+            for place in range(links.shape[2]):
+                links[at, kind, place] = -1
 
 
-def run_in_thread(
+def play_trials(
     buffers: Buffer, generators: Whole, tables: Whole, table: Table, rings: Rings, record: Record, first: int, stop: int
 ) -> None:
-    """Play some rounds, with the state in the memory of the thread."""
+    """Play the rounds from `first` to before `stop`; the place of a ticket is in the memory of the thread."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        buffer = cuda.local.array(SIZE, float64)
-        for k in range(SIZE):
-            buffer[k] = buffers[at, k]
+        (buffer,) = buffer_of(buffers[at], cuda.local.array(max(1, SIZE), float64))
         generator = cuda.local.array(GENERATOR_SIZE, int64)
-        room = cuda.local.array((1, TICKET_SIZE), float64)
-        play_thread(at, buffer, generator, room, generators, tables, table, rings, record, first, stop)
+        for k in range(GENERATOR_SIZE):
+            generator[k] = generators[at, k]
+        k = tables[at // TRIALS_A_BLOCK]
+        rows = slice(first, stop)
+        parts = table.costs[k, rows], table.there[k, rows], table.against[k, rows], table.advice[k, rows]
+        seen = Table(table.losses[k], parts[0], parts[1], parts[2], parts[3], first, table.expected)
+        own = rings_of(rings, at, cuda.local.array((1, TICKET_SIZE), float64), first, stop)
+        play_trial(N_ARMS, stop - first, buffer, generator, seen, own, of_record(record, at))
+        for k in range(GENERATOR_SIZE):
+            generators[at, k] = generator[k]
         for k in range(SIZE):
             buffers[at, k] = buffer[k]
 
 
-def run_in_device(
-    buffers: Buffer, generators: Whole, tables: Whole, table: Table, rings: Rings, record: Record, first: int, stop: int
-) -> None:
-    """Play some rounds, with the state in the memory of the device."""
-    at = cuda.grid(1)
-    if at < buffers.shape[0]:
-        generator = cuda.local.array(GENERATOR_SIZE, int64)
-        room = cuda.local.array((1, TICKET_SIZE), float64)
-        play_thread(at, buffers[at], generator, room, generators, tables, table, rings, record, first, stop)
+def in_thread(buffer: Buffer, room: Buffer) -> tuple[Buffer]:
+    """Return a copy in the memory of the thread, as a tuple: no vector can be returned."""
+    for k in range(SIZE):
+        room[k] = buffer[k]
+    return (room,)
 
 
-def play_in_thread(
-    at: int,
-    buffer: Buffer,
-    generator: Whole,
-    room: Buffer,
-    generators: Whole,
-    tables: Whole,
-    table: Table,
-    rings: Rings,
-    record: Record,
-    first: int,
-    stop: int,
-) -> None:
-    """Play the rounds from `first` to before `stop` of the trial of a thread.
-
-    `generator` and `room`, the place of a ticket, are in the memory of the thread.
-    """
-    for k in range(GENERATOR_SIZE):
-        generator[k] = generators[at, k]
-    k = tables[at // TRIALS_A_BLOCK]
-    rows = slice(first, stop)
-    parts = table.costs[k, rows], table.there[k, rows], table.against[k, rows], table.advice[k, rows]
-    seen = Table(table.losses[k], parts[0], parts[1], parts[2], parts[3], first, table.expected)
-    own = rings_of(rings, at, room, first, stop)
-    play_trial(N_ARMS, stop - first, buffer, generator, seen, own, of_record(record, at))
-    for k in range(GENERATOR_SIZE):
-        generators[at, k] = generator[k]
+def in_device(buffer: Buffer, room: Buffer) -> tuple[Buffer]:
+    """Return what is in the memory of the device: it is too large for that of the thread."""
+    return (buffer,)
 
 
 def rings_at_once(rings: Rings, at: int, room: Buffer, first: int, stop: int) -> Rings:
@@ -150,17 +134,13 @@ def merge_blocks(
         spread[cell, first + t] = total
 
 
-def last_round(regret: Buffer, final: Buffer) -> None:
-    """Take the last column."""
+def finish(
+    regret: Buffer, buffers: Buffer, first: int, n_arms: int, lowest: float, final: Buffer, broken: Whole
+) -> None:
+    """Take the last column, and find the trials that an update has left without a distribution."""
     at = cuda.grid(1)
     if at < final.shape[0]:
         final[at] = regret[at, regret.shape[1] - 1]
-
-
-def find_broken(buffers: Buffer, first: int, n_arms: int, lowest: float, broken: Whole) -> None:
-    """Find the trials that an update has left without a distribution."""
-    at = cuda.grid(1)
-    if at < buffers.shape[0]:
         total, positive = 0.0, True
         for k in range(n_arms):
             probability = buffers[at, first + k]
@@ -172,12 +152,3 @@ def find_broken(buffers: Buffer, first: int, n_arms: int, lowest: float, broken:
 def contract(factors: Buffer, out: Buffer) -> None:
     """Multiply and add: a GPU may round once, which is not exact enough."""
     out[0] = factors[0] * factors[1] + factors[2]
-
-
-def empty_rings(links: Whole) -> None:
-    """Empty the rings of open choices."""
-    at = cuda.grid(1)
-    if at < links.shape[0]:
-        for kind in range(links.shape[1]):
-            for place in range(links.shape[2]):
-                links[at, kind, place] = -1
