@@ -104,5 +104,5 @@ def _kernel(policy: umab.Policy) -> Any:
     import numba.types as nb
 
     of_copies = nb.Array(nb.int64, 2, "C")
-    signature = nb.void(*compiled.signature_of("late").args, of_copies, of_copies)
+    signature = *compiled.signature_of("late"), of_copies, of_copies
     return compiled._compile(run_pool, signature, policy, "late", parts={"uniform_of": loops.given_uniform})

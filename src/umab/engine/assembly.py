@@ -109,7 +109,8 @@ def steps_of(policy: Policy, kind: loops.Kind | None) -> dict[str, Any]:
     }
     if kind is None:
         return found
-    pick, charge, wait = loops.KINDS[kind]
+    pick, cost_of, charge, wait = loops.KINDS[kind]
     found["heed"] = loops.heed_experts if policy.takes_advice else loops.heed_nobody
-    found |= {"draw_any": loops.draw_any, "pick": pick, "charge": charge, "learn_due": loops.learn_due, "wait": wait}
+    found |= {"draw_any": loops.draw_any, "pick": pick, "cost_of": cost_of, "charge": charge}
+    found |= {"learn_due": loops.learn_due, "wait": wait}
     return {**found, "play_round": loops.play_round, "play_trial": loops.play_trial}

@@ -17,7 +17,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -57,22 +57,16 @@ def compiled_loop(template: Callable[..., None], policy: Policy, kind: loops.Kin
 
 
 @functools.cache
-def signature_of(kind: loops.Kind) -> Any:
+def signature_of(kind: loops.Kind) -> tuple[Any, ...]:
     """Return the types of the arguments of `loops.run`."""
-    import numba.types as nb
+    import numba
 
-    def given(n: int, of: object = nb.float64) -> object:
-        return nb.Array(of, n, "C", readonly=True)
-
-    def filled(n: int, of: object = nb.float64) -> object:
-        return nb.Array(of, n, "C")
-
-    advice = given(3) if kind == "rows" else given(2, nb.int64)
-    table = given(2), given(2), given(2, nb.boolean), given(2), advice, nb.int64, nb.boolean
-    rings = given(3, nb.int64), filled(2), filled(3, nb.int64), filled(3), filled(1)
-    record = filled(2), filled(2), filled(2, nb.int32), filled(2, nb.int8)
-    named = ((table, loops.Table), (rings, loops.Rings), (record, loops.Record))
-    return nb.void(filled(2), given(2), *(nb.NamedTuple(types, made) for types, made in named))
+    buffers = np.zeros((1, 1))
+    advice = np.zeros((1, 1, 1)) if kind == "rows" else None
+    table = loops.Table.of(buffers, buffers, buffers, advice=advice)
+    rings = loops.Rings.of(1, np.zeros(1), np.zeros((1, 1, 1), dtype=np.int64))
+    uniforms = table.losses  # an array that is only read, too
+    return tuple(map(numba.typeof, (buffers, uniforms, table, rings, loops.Record.of(buffers, 1))))
 
 
 @functools.cache
@@ -80,9 +74,8 @@ def drawing_kernel() -> Callable[..., tuple[int, float, int, float, float]]:
     """Return `umab.maths.eligible.drawn_among`, compiled."""
     import numba.types as nb
 
-    drawn = nb.Tuple((nb.int64, nb.float64, nb.int64, nb.float64, nb.float64))
     p, eligible = (nb.Array(each, 1, "C", readonly=True) for each in (nb.float64, nb.boolean))
-    return _compile_alone(drawn_among, drawn(p, eligible, nb.float64, nb.float64))
+    return _compile_alone(drawn_among, (p, eligible, nb.float64, nb.float64))
 
 
 @functools.cache
@@ -90,7 +83,7 @@ def distributions_kernel() -> Callable[[npt.NDArray[np.float64], float], bool]:
     """Return `umab.maths.simplex.are_distributions`, compiled."""
     import numba.types as nb
 
-    return _compile_alone(are_distributions, nb.boolean(nb.Array(nb.float64, 2, "C", readonly=True), nb.float64))
+    return _compile_alone(are_distributions, (nb.Array(nb.float64, 2, "C", readonly=True), nb.float64))
 
 
 def _compile_alone(function: Any, signature: object) -> Callable[..., Any]:
@@ -103,16 +96,14 @@ def _compile_alone(function: Any, signature: object) -> Callable[..., Any]:
         return _machine_code(copied, signature, function.__name__)
 
 
-def _typed(template: Callable[..., object], **others: object) -> Any:
+def _typed(template: Callable[..., object], **others: object) -> tuple[object, ...]:
     """Return the types that the annotations of a kernel state, or others for some of its arguments."""
     import numba.types as nb
 
-    known = {int: nb.int64, float: nb.float64, bool: nb.boolean, type(None): nb.void}
-    known[Buffer] = nb.Array(nb.float64, 1, "C")
+    known = {int: nb.int64, float: nb.float64, bool: nb.boolean, Buffer: nb.Array(nb.float64, 1, "C")}
     hints = get_type_hints(template)
-    result = hints.pop("return")
-    drawn = known[result] if result in known else nb.Tuple([known[each] for each in get_args(result)])
-    return drawn(*(others.get(name) or known[hint] for name, hint in hints.items()))
+    del hints["return"]
+    return tuple(others.get(name) or known[hint] for name, hint in hints.items())
 
 
 def online_kernels(policy: Policy) -> tuple[Select, Update]:

@@ -212,7 +212,7 @@ def kernel_of(policy: Policy, n_arms: int, kind: loops.Kind) -> Kernel:
     layout = layout_of(policy)
     size, ticket_size = len(layout.start(policy, n_arms)), len(blank_ticket(policy, layout, n_arms))
     in_thread = kind == "plain" and 8 * size <= MOST_IN_THREAD
-    constants = {"N_ARMS": n_arms, "SIZE": size if in_thread else 0, "TICKET_SIZE": max(1, ticket_size)}
+    constants = {"N_ARMS": n_arms, "SIZE": size if in_thread else 1, "TICKET_SIZE": max(1, ticket_size)}
     sizes = layout.state.sizes, layout.ticket.sizes if layout.ticket is not None else ()
     parts = {
         "uniform_of": loops.drawn_uniform,

@@ -37,10 +37,8 @@ class Record(NamedTuple):
     vectors: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    widths: tuple[int, ...] = ()
-    """How many floats each of the rows has for one arm."""
-    lengths: tuple[int, ...] = ()
-    """How many floats each of the fixed vectors has."""
+    sizes: tuple[int, ...] = ()
+    """What the array begins with: how many floats each of the rows has for one arm, and each of the fixed vectors."""
 
     @classmethod
     def of(cls, example: object, what: str) -> Record:
@@ -56,8 +54,10 @@ class Record(NamedTuple):
             vectors=of_kind("vector"),
             rows=of_kind("rows"),
             fixed=of_kind("fixed"),
-            widths=tuple(len(attrgetter(name)(example)[0]) for name in of_kind("rows")),
-            lengths=tuple(len(attrgetter(name)(example)) for name in of_kind("fixed")),
+            sizes=(
+                *(len(attrgetter(name)(example)[0]) for name in of_kind("rows")),
+                *(len(attrgetter(name)(example)) for name in of_kind("fixed")),
+            ),
         )
 
     @property
@@ -66,30 +66,28 @@ class Record(NamedTuple):
         return (*self.scalars, *self.vectors, *self.rows, *self.fixed)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """What the array begins with: the widths and the lengths."""
-        return (*self.widths, *self.lengths)
-
-    @property
     def first_vector(self) -> int:
         """Where in the array the vectors begin."""
         return len(self.sizes) + len(self.scalars)
 
     def n_arms(self, size: int) -> int:
         """Return the number of arms for which an array has this size; 0 if the size does not depend on it."""
-        for_each = len(self.vectors) + sum(self.widths)
+        for_each = self.size(1) - self.size(0)
         return (size - self.size(0)) // for_each if for_each else 0
 
     def size(self, n_arms: int) -> int:
         """Return the size of an array for `n_arms` arms, in floats."""
-        return self.first_vector + (len(self.vectors) + sum(self.widths)) * n_arms + sum(self.lengths)
+        n_rows = len(self.rows)
+        for_each = len(self.vectors) + sum(self.sizes[:n_rows])
+        return self.first_vector + for_each * n_arms + sum(self.sizes[n_rows:])
 
     def shapes(self, n_arms: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the fields for `n_arms` arms, in the order of the array."""
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys(self.scalars, ())
         shapes |= dict.fromkeys(self.vectors, (n_arms,))
-        shapes |= {name: (n_arms, width) for name, width in zip(self.rows, self.widths, strict=True)}
-        return shapes | {name: (length,) for name, length in zip(self.fixed, self.lengths, strict=True)}
+        sizes = iter(self.sizes)
+        shapes |= {name: (n_arms, next(sizes)) for name in self.rows}
+        return shapes | {name: (next(sizes),) for name in self.fixed}
 
     def pack(self, value: object | Fields) -> Buffer:
         """Return an array that holds a NamedTuple, or one with these fields."""

@@ -181,6 +181,7 @@ close: Callable[..., State] = OPEN  # `close_draw` or `close_nothing`
 uniform_of: Callable[..., float] = OPEN  # `given_uniform` or `drawn_uniform`
 heed: Callable[[Parameters, State, Table, int], tuple[State, Advice]] = OPEN  # `heed_nobody` or `heed_experts`
 pick: Callable[..., tuple[int, int, float, float, int]] = OPEN  # draws an arm
+cost_of: Callable[[float, Vector, Table, int, int], float] = OPEN  # adds what a round costs to a total
 charge: Callable[[Buffer, Vector, Table, int, int], float] = OPEN  # counts what a round costs; returns the regret
 wait: Callable[..., State] = OPEN  # learns the loss of a round, at once or when it is due
 
@@ -316,7 +317,7 @@ def draw_there(
     return arm, account, probability, rest, used + 2
 
 
-def cost_of(total: float, probabilities: Vector, table: Table, t: int, arm: int) -> float:
+def cost_of_any(total: float, probabilities: Vector, table: Table, t: int, arm: int) -> float:
     """Return the total plus the cost of a round: the cost of the arm, or the expected cost."""
     if table.expected:
         for k in range(len(probabilities)):
@@ -325,10 +326,10 @@ def cost_of(total: float, probabilities: Vector, table: Table, t: int, arm: int)
     return float(total + table.costs[t, arm])
 
 
-def cost_among(probabilities: Vector, table: Table, t: int, arm: int) -> float:
-    """Return what a draw among the arms that are there costs: the arm, or on average."""
+def cost_of_there(total: float, probabilities: Vector, table: Table, t: int, arm: int) -> float:
+    """Do the same for a draw among the arms that are there."""
     if not table.expected:
-        return float(table.costs[t, arm])
+        return float(total + table.costs[t, arm])
     n_arms, n_there, there = len(probabilities), 0, 0.0
     for k in range(n_arms):
         if table.there[t, k]:
@@ -342,7 +343,7 @@ def cost_among(probabilities: Vector, table: Table, t: int, arm: int) -> float:
             else:
                 share = probabilities[k] / there if there > 0.0 else 1.0 / n_there
             cost += share * table.costs[t, k]
-    return cost
+    return total + cost
 
 
 def charge_best(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
@@ -351,19 +352,9 @@ def charge_best(spent: Buffer, probabilities: Vector, table: Table, t: int, arm:
     return float(spent[0] - table.against[t, 0])
 
 
-def charge_there(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
-    """Count the cost of a round for the arms that are there; return the largest regret against one."""
-    return charge_each(spent, cost_among(probabilities, table, t, arm), table, t)
-
-
-def charge_awake(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
-    """Count the cost of a round for the experts who give advice; return the largest regret against one."""
-    return charge_each(spent, cost_of(0.0, probabilities, table, t, arm), table, t)
-
-
-def charge_each(spent: Buffer, cost: float, table: Table, t: int) -> float:
-    """Add a cost to what was spent while each of those who count now did; return the largest regret against one."""
-    largest = -math.inf
+def charge_each(spent: Buffer, probabilities: Vector, table: Table, t: int, arm: int) -> float:
+    """Count the cost of a round for those who count now, arms or experts; return the largest regret against one."""
+    cost, largest = cost_of(0.0, probabilities, table, t, arm), -math.inf
     for k in range(len(spent)):
         if table.there[t, k]:
             spent[k] += cost
@@ -426,13 +417,13 @@ def line_up(links: Whole, now: int, delay: int) -> int:
 
 
 KINDS: dict[Kind, tuple[Callable[..., object], ...]] = {
-    "plain": (draw_any, charge_best, learn_at_once),
-    "late": (draw_any, charge_best, learn_when_due),
-    "among": (draw_there, charge_there, learn_when_due),
-    "rows": (draw_any, charge_awake, learn_when_due),
-    "arms": (draw_any, charge_awake, learn_when_due),
+    "plain": (draw_any, cost_of_any, charge_best, learn_at_once),
+    "late": (draw_any, cost_of_any, charge_best, learn_when_due),
+    "among": (draw_there, cost_of_there, charge_each, learn_when_due),
+    "rows": (draw_any, cost_of_any, charge_each, learn_when_due),
+    "arms": (draw_any, cost_of_any, charge_each, learn_when_due),
 }
-"""How a kind of simulation picks arms, charges regret and waits for losses."""
+"""How a kind of simulation picks arms, what a round costs, how regret is charged, and when losses are learned."""
 
 
 def play_round(

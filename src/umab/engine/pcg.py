@@ -28,40 +28,26 @@ _TO_UNIT = 1.0 / 9007199254740992.0
 
 def pool_of(seed: int) -> npt.NDArray[np.int64]:
     """Return what all trials of a seed share: the pool of the SeedSequence, 4 words, and its next constant."""
-    words = [(seed >> shift) & _WORD for shift in range(0, max(seed.bit_length(), 1), 32)]
-    words += [0] * (4 - len(words))  # as a SeedSequence with a spawn key does
-    pool, constant = [], _FIRST_A
-    for word in words[:4]:
-        value, constant = _hashed(word, constant, _TIMES_A)
-        pool.append(value)
-    for source in range(4):
-        for target in range(4):
-            if source != target:
-                value, constant = _hashed(pool[source], constant, _TIMES_A)
-                pool[target] = _mixed(pool[target], value)
-    for word in words[4:]:
-        for target in range(4):
-            value, constant = _hashed(word, constant, _TIMES_A)
-            pool[target] = _mixed(pool[target], value)
-    return np.array([*pool, constant], dtype=np.int64)
+    n_words = max(4, -(-seed.bit_length() // 32))
+    n_hashed = 4 * n_words  # each word into each of the pool; of the first four, one is what the word itself becomes
+    constant = _FIRST_A * pow(_TIMES_A, n_hashed, _WORD + 1) & _WORD
+    return np.array([*np.random.SeedSequence(seed).pool, constant], dtype=np.int64)
 
 
 def seed_generator(generator: Any, pool: Any, trial: int) -> None:
     """Fill in the generator of a trial, whose number has one word, from the pool of the seed."""
     constant = pool[4]
-    for target in range(4):
+    for k in range(4):
         value, constant = _hashed(trial, constant, _TIMES_A)
-        generator[target] = _mixed(pool[target], value)
-    # The first two of four numbers of 64 bits are where the state begins, highest first, and the others the increment.
+        generator[k] = _mixed(pool[k], value)
+    # Four numbers of 64 bits, highest first: two are where the state begins, and two, doubled and odd, the increment.
     constant = _FIRST_B
-    a0, constant = _hashed(generator[0], constant, _TIMES_B)
-    a1, constant = _hashed(generator[1], constant, _TIMES_B)
-    a2, constant = _hashed(generator[2], constant, _TIMES_B)
-    a3, constant = _hashed(generator[3], constant, _TIMES_B)
-    b0, constant = _hashed(generator[0], constant, _TIMES_B)
-    b1, constant = _hashed(generator[1], constant, _TIMES_B)
-    b2, constant = _hashed(generator[2], constant, _TIMES_B)
-    b3, constant = _hashed(generator[3], constant, _TIMES_B)
+    for k in range(4):
+        generator[4 + k], constant = _hashed(generator[k], constant, _TIMES_B)
+    a0, a1, a2, a3 = generator[4], generator[5], generator[6], generator[7]
+    for k in range(4):
+        generator[4 + k], constant = _hashed(generator[k], constant, _TIMES_B)
+    b0, b1, b2, b3 = generator[4], generator[5], generator[6], generator[7]
     generator[4] = ((b2 << 1) & _WORD) | 1
     generator[5] = ((b3 << 1) & _WORD) | (b2 >> 31)
     generator[6] = ((b0 << 1) & _WORD) | (b3 >> 31)

@@ -23,7 +23,7 @@ play_trial: Callable[..., None] = OPEN  # that of `umab.engine.loops`
 rings_of: Callable[[Rings, int, Buffer, int, int], Rings] = OPEN  # `rings_at_once` or `rings_when_due`
 buffer_of: Callable[[Buffer, Buffer], tuple[Buffer]] = OPEN  # `in_thread` or `in_device`
 N_ARMS: int = 0
-SIZE: int = 0  # of the buffer of a trial, if it is in the memory of its thread
+SIZE: int = 0  # of the buffer of a trial if it is in the memory of its thread; else 1, as no array can be empty
 TICKET_SIZE: int = 0
 
 
@@ -53,7 +53,7 @@ def play_trials(
     """Play the rounds from `first` to before `stop`; the place of a ticket is in the memory of the thread."""
     at = cuda.grid(1)
     if at < buffers.shape[0]:
-        (buffer,) = buffer_of(buffers[at], cuda.local.array(max(1, SIZE), float64))
+        (buffer,) = buffer_of(buffers[at], cuda.local.array(SIZE, float64))
         generator = cuda.local.array(GENERATOR_SIZE, int64)
         for k in range(GENERATOR_SIZE):
             generator[k] = generators[at, k]
