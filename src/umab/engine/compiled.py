@@ -113,8 +113,13 @@ def online_kernels(policy: Policy) -> tuple[Select, Update]:
     """
     plain = policy.coin is None and policy.ticket(1) is None
     both = (loops.select, loops.take_in) if plain else (loops.select_noted, loops.take_in_noted)
-    select, update = (_compile(each, _typed(each), policy) for each in both)
+    select, update = (kernel_of(each, policy) for each in both)
     return select, update
+
+
+def kernel_of(template: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
+    """Return a kernel for one decision, such as `loops.take_in_apart`, compiled for policies of this type."""
+    return _compile(template, _typed(template), policy)
 
 
 def advised_kernels(policy: Policy) -> tuple[Select, Select, Update]:
@@ -133,16 +138,6 @@ def advised_kernels(policy: Policy) -> tuple[Select, Select, Update]:
     # Without advice nothing can be selected first, so that there is nothing to note.
     steps, types = {"note": loops.note_draw}, _typed(loops.take_in_noted)
     return by_rows, by_arms, _compile(loops.take_in_noted, types, policy, steps=steps)
-
-
-def crediting_kernel(policy: Policy) -> Update:
-    """Return `loops.take_in_apart`, compiled for policies of this type, which have `credited`."""
-    return _compile(loops.take_in_apart, _typed(loops.take_in_apart), policy)
-
-
-def closing_kernel(policy: Policy) -> Update:
-    """Return `loops.give_up`, compiled for policies of this type, which have `closed`."""
-    return _compile(loops.give_up, _typed(loops.give_up), policy)
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from umab.engine.delays import Delays
 from umab.engine.gpu import OnDevice
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.pcg import GENERATOR_SIZE, pool_of
-from umab.engine.work import Curve, Rows, Work, result_of
+from umab.engine.work import Curve, Rows, Work, merge, result_of
 from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.results.result import Result
 
@@ -92,12 +92,8 @@ class _Blocks(NamedTuple):
         """Return where the blocks of each cell begin and the last ones end, the cells, and the shares of the blocks."""
         cells, found = zip(*self.of_cells(), strict=True)
         starts = np.array([*(each.start for each in found), len(self.cells)])
-        return starts, np.array(cells), *self.shares()
-
-    def shares(self) -> tuple[Curve, Curve]:
-        """Return with which weights the mean and the squared gap of each block are merged into what came before."""
         done, new = self.first.astype(np.float64), self.sizes.astype(np.float64)
-        return new / (done + new), done * new / (done + new)
+        return starts, np.array(cells), new / (done + new), done * new / (done + new)
 
 
 class _Device:
@@ -239,10 +235,6 @@ def _ends_alone(n_rounds: int) -> bool:
 def _merge_last(blocks: _Blocks, finals: Sequence[Curve], mean: Curve, squares: Curve) -> None:
     """Take the last round into the curves as a processor does that has it in a piece of its own."""
     mean[:, -1] = squares[:, -1] = 0.0
-    shares, weights = blocks.shares()
-    for k, (cell, first, size) in enumerate(zip(*(each.tolist() for each in blocks), strict=True)):
-        regret = finals[cell][first : first + size, None]
-        (middle,), (spread,) = mean_and_squares(regret)
-        gap = middle - mean[cell, -1]
-        mean[cell, -1] += gap * shares[k]
-        squares[cell, -1] += spread + gap * gap * weights[k]
+    for cell, first, size in zip(*(each.tolist() for each in blocks), strict=True):
+        of_block = mean_and_squares(finals[cell][first : first + size, None])
+        merge(mean[cell, -1:], squares[cell, -1:], *of_block, first, size)

@@ -107,10 +107,6 @@ class Rings(NamedTuple):
         links = np.full((n_trials, N_LINKS, size), -1)
         return cls(_readable(delays), np.zeros((n_trials, size)), links, np.zeros((n_trials, size, len(blank))), blank)
 
-    def rounds(self, piece: slice) -> Rings:
-        """Return the same with the delays of some of the rounds."""
-        return self._replace(delays=_readable(self.delays[:, piece]))
-
 
 ARM, ACCOUNT, COIN, NEXT, FIRST, LAST, N_LINKS = range(7)
 """The arm that was drawn at a place, or `GONE` if its loss never comes; the one whose loss is learned; the coin; and
@@ -379,7 +375,7 @@ def learn_when_due(
     place = now % size
     rings.probabilities[place] = drawn.probability
     state = note(given, state, drawn.account, advice, rings.tickets[place], rings.blank)
-    delay = rings.delays[t, min(drawn.arm, rings.delays.shape[1] - 1)]
+    delay = rings.delays[now, min(drawn.arm, rings.delays.shape[1] - 1)]
     links[ARM, place] = drawn.arm if delay >= 0 else GONE
     links[ACCOUNT, place], links[COIN, place] = drawn.account, drawn.coin
     s = line_up(links, now, max(delay, 0))
@@ -494,7 +490,7 @@ def run_in_pairs(buffers: Buffer, uniforms: Buffer, table: Table, rings: Rings, 
 
 
 def of_trial(rings: Rings, trial: int) -> Rings:
-    """Return the rings of a trial."""
+    """Return the rings of a trial. If all trials have the same delays, they are there once."""
     shared = rings.delays.shape[0] == 1
     delays = rings.delays[0 if shared else trial]
     return Rings(delays, rings.probabilities[trial], rings.links[trial], rings.tickets[trial], rings.blank)

@@ -23,7 +23,7 @@ from umab.engine.compiled import simulation_kernel
 from umab.engine.delays import Delays
 from umab.engine.layout import blank_ticket, check_distribution, layout_of
 from umab.engine.streams import numbers_needed, stream
-from umab.engine.work import Curve, Device, Keep, Rows, Work, result_of
+from umab.engine.work import Curve, Device, Keep, Rows, Work, merge, result_of
 from umab.results.among import costs_of
 from umab.results.regret import TRIALS_A_BLOCK, mean_and_squares, pieces
 from umab.results.result import Result
@@ -210,10 +210,7 @@ def _run(policy: Policy, work: Work, pool: ThreadPoolExecutor, n_threads: int) -
     for block in _blocks(policy.for_horizon(work.losses.n_rounds), work, rows, pool, n_threads):
         done, new = block.trials.start, block.trials.stop - block.trials.start
         for piece in pieces(work.losses.n_rounds):
-            # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
-            gap = block.mean[piece] - mean[piece]
-            mean[piece] += gap * (new / (done + new))
-            squares[piece] += block.squares[piece] + gap * gap * (done * new / (done + new))
+            merge(mean[piece], squares[piece], block.mean[piece], block.squares[piece], done, new)
         work.bar.advance(new * work.losses.n_rounds)
     return result_of(policy, work, rows, mean, squares)
 
@@ -238,7 +235,7 @@ def _blocks(policy: Policy, work: Work, rows: Rows, pool: ThreadPoolExecutor, n_
             for generator, row in zip(streams, uniforms, strict=True):
                 generator.random(out=row)
             record = loops.Record.of(spent, piece.stop - piece.start, coins=policy.coin is not None)
-            kernel(buffers, uniforms, table.rounds(piece), rings.rounds(piece), record)
+            kernel(buffers, uniforms, table.rounds(piece), rings, record)
             mean[piece], squares[piece] = mean_and_squares(record.regret)
             rows.final[trials] = record.regret[:, -1]
             for kept, found in ((rows.arms, record.arms), (rows.coins, record.coins), (rows.regret, record.regret)):

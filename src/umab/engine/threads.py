@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from umab.engine.layout import Buffer
-from umab.engine.loops import OPEN, Record, Rings, Table, Whole, of_record
+from umab.engine.loops import OPEN, Record, Rings, Table, Whole, of_record, of_trial
 from umab.engine.pcg import GENERATOR_SIZE, seed_generator
 from umab.results.regret import TRIALS_A_BLOCK
 
@@ -20,7 +20,7 @@ cuda: ModuleType = OPEN
 float64: object = OPEN
 int64: object = OPEN
 play_trial: Callable[..., None] = OPEN  # that of `umab.engine.loops`
-rings_of: Callable[[Rings, int, Buffer, int, int], Rings] = OPEN  # `rings_at_once` or `rings_when_due`
+rings_of: Callable[[Rings, int, Buffer], Rings] = OPEN  # `rings_at_once` or `rings_when_due`
 buffer_of: Callable[[Buffer, Buffer], tuple[Buffer]] = OPEN  # `in_thread` or `in_device`
 N_ARMS: int = 0
 SIZE: int = 0  # of the buffer of a trial if it is in the memory of its thread; else 1, as no array can be empty
@@ -61,7 +61,7 @@ def play_trials(
         rows = slice(first, stop)
         parts = table.costs[k, rows], table.there[k, rows], table.against[k, rows], table.advice[k, rows]
         seen = Table(table.losses[k], parts[0], parts[1], parts[2], parts[3], first, table.expected)
-        own = rings_of(rings, at, cuda.local.array((1, TICKET_SIZE), float64), first, stop)
+        own = rings_of(rings, at, cuda.local.array((1, TICKET_SIZE), float64))
         play_trial(N_ARMS, stop - first, buffer, generator, seen, own, of_record(record, at))
         for k in range(GENERATOR_SIZE):
             generators[at, k] = generator[k]
@@ -81,15 +81,14 @@ def in_device(buffer: Buffer, room: Buffer) -> tuple[Buffer]:
     return (buffer,)
 
 
-def rings_at_once(rings: Rings, at: int, room: Buffer, first: int, stop: int) -> Rings:
+def rings_at_once(rings: Rings, at: int, room: Buffer) -> Rings:
     """Return the rings of a thread whose losses are never late: one place, in its own memory."""
     return Rings(rings.delays[0], rings.probabilities[0], rings.links[0], room, rings.blank)
 
 
-def rings_when_due(rings: Rings, at: int, room: Buffer, first: int, stop: int) -> Rings:
-    """Return the rings of a thread. If all trials have the same delays, they are there once."""
-    delays = rings.delays[at if rings.delays.shape[0] > 1 else 0, first:stop]
-    return Rings(delays, rings.probabilities[at], rings.links[at], rings.tickets[at], rings.blank)
+def rings_when_due(rings: Rings, at: int, room: Buffer) -> Rings:
+    """Return the rings of a thread."""
+    return of_trial(rings, at)
 
 
 def sum_blocks(regret: Buffer, sizes: Whole, means: Buffer, squares: Buffer) -> None:
@@ -126,7 +125,7 @@ def merge_blocks(
         cell = cells[k]
         mean, total = curve[cell, first + t], spread[cell, first + t]
         for block in range(starts[k], starts[k + 1]):
-            # Chan, Golub and LeVeque 1979: merge two means and two sums of squared deviations.
+            # As `umab.engine.work.merge`.
             gap = means[block, t] - mean
             mean += gap * shares[block]
             total += squares[block, t] + gap * gap * weights[block]

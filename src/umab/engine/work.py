@@ -89,6 +89,13 @@ class Rows(NamedTuple):
         )
 
 
+def merge(mean: Curve, squares: Curve, other: Curve, others: Curve, done: int, new: int) -> None:
+    """Merge means of `new` trials, and sums of squared deviations, into those of `done` (Chan, Golub, LeVeque 1979)."""
+    gap = other - mean
+    mean += gap * (new / (done + new))
+    squares += others + gap * gap * (done * new / (done + new))
+
+
 def result_of(policy: Policy, work: Work, rows: Rows, mean: Curve, squares: Curve, device: str = "") -> Result:
     """Return the result of a policy.
 

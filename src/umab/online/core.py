@@ -17,8 +17,9 @@ from umab._support import checks
 from umab._version import __version__
 from umab.algorithms.base import Policy
 from umab.algorithms.descriptions import described
-from umab.engine.compiled import closing_kernel, crediting_kernel, drawing_kernel, online_kernels
+from umab.engine.compiled import drawing_kernel, kernel_of, online_kernels
 from umab.engine.layout import Buffer, blank_ticket, layout_of
+from umab.engine.loops import give_up, take_in_apart
 from umab.engine.streams import stream
 from umab.errors import AlteredChoiceError, ClosedChoiceError, ForeignChoiceError
 from umab.online import columns
@@ -224,20 +225,20 @@ class Core:
     @functools.cached_property
     def _credit(self) -> Callable[..., None]:
         """The function for losses on the account of another arm, which is compiled when it is first needed."""
-        return crediting_kernel(self.policy)
+        return kernel_of(take_in_apart, self.policy)
 
     def warm_up(self) -> None:
         """Compile what is otherwise compiled when it is first needed."""
         drawing_kernel()
         if self._tells_accounts:
-            crediting_kernel(self.policy)
+            kernel_of(take_in_apart, self.policy)
         if self._tells_closed:
-            closing_kernel(self.policy)
+            kernel_of(give_up, self.policy)
 
     @functools.cached_property
     def _closing(self) -> Callable[..., None]:
         """The function for draws that are closed without a loss, which is compiled when it is first needed."""
-        return closing_kernel(self.policy)
+        return kernel_of(give_up, self.policy)
 
     def settle(self, draw: Draw, index: int | None, loss: float) -> None:
         """Learn the loss of a draw that was released, if the arm of its account is there; its own arm is `index`."""
