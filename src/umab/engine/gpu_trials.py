@@ -221,9 +221,9 @@ def _play(
     last = final.copy_to_host()
     for cell, trials, of_threads in places:
         kept[cell].final[trials] = last[of_threads]
-    found = np.flatnonzero(broken.copy_to_host())
-    if len(found):
-        check_distribution(policy, layout.probabilities(buffers.copy_to_host()[found]))
+    wrong = np.flatnonzero(broken.copy_to_host())
+    if len(wrong):
+        check_distribution(policy, layout.probabilities(buffers.copy_to_host()[wrong]))
 
 
 def _ends_alone(n_rounds: int) -> bool:
