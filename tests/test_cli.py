@@ -203,15 +203,15 @@ def test_run_takes_experiments_of_ones_own(table: Path, tmp_path: Path) -> None:
 def test_compare_says_which_policy_would_have_done_best(table: Path, tmp_path: Path) -> None:
     done = run("compare", str(table), "--trials", "50", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
-    best = umab.simulate("centred(umab-s)", str(table), n_trials=50, expected=True)
+    best = umab.simulate("umab-r", str(table), n_trials=50, expected=True)
     assert (
         "300 rounds of 3 arms; losses (lower is better) from" in done.stdout
         and "all positive. The best arm is a" in done.stdout
     )
     said = "an expected regret (pseudo-regret) of"
-    assert f"On these losses centred(umab-s) would have done best: {said} {best.mean[-1]:.1f}" in done.stdout
+    assert f"On these losses umab-r would have done best: {said} {best.mean[-1]:.2f}" in done.stdout
     text = (tmp_path / "report-times" / "index.html").read_text()
-    assert "Which policy would have done best on times.csv?" in text and "On these losses centred(umab-s)" in text
+    assert "Which policy would have done best on times.csv?" in text and "On these losses umab-r" in text
     flipped = run("compare", str(table), "--trials", "5", "--reward", "--policy", "ahb", "--out", "x", cwd=tmp_path)
     assert "all positive. The best arm is c" in flipped.stdout
 

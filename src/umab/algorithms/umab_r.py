@@ -168,7 +168,7 @@ class UMABR(Policy[State, NoParameters]):
     >>> for arm, loss in [(0, 1000.5), (1, 999.0), (2, 1001.0)]:
     ...     learner.update(arm, loss)
     >>> learner.probabilities().round(4)
-    array([1.e-04, 1.e+00, 1.e-04])
+    array([0., 1., 0.])
     """
 
     scale_free: ClassVar[bool] = True
