@@ -348,7 +348,7 @@ def test_common_mistakes_are_named() -> None:
         umab.Learner(NotStatic(), 2)
     with pytest.raises(TypeError, match=r"Allocates .*compiled.*umab/algorithms/base\.py"):
         umab.Learner(Allocates(), 2)
-    with pytest.raises(ValueError, match=r"\{'probabilities': 3, 'weights': 4\}"):
+    with pytest.raises(ValueError, match=r"weights must be .* shape \(3,\), but got shape \(4,\)"):
         umab.Learner(TooLong(), 3)
     with pytest.raises(ArithmeticError, match=r"NotADistribution.* sum to 1.*check_policy"):
         umab.simulate(NotADistribution(), [[0.0, 1.0]], n_trials=1)
