@@ -41,7 +41,7 @@ N_RUNS = 9
 LATEST = 20
 """The failed upstream is left when fewer than half of so many latest requests go to it."""
 
-FOLLOWERS = (RECOMMENDED, "centred(umab-sh)")
+FOLLOWERS = (RECOMMENDED, "umab-r", "centred(umab-sh)")
 """Policies that follow changes, for failures that end."""
 
 N_ARMS = 4

@@ -45,7 +45,8 @@ def test_what_the_page_is_for(results: Any, suite: Any) -> None:
 
 def test_what_the_page_says_about_returning_is_so(results: Any) -> None:
     found = results["returning"]
-    ours, sharing = changing.FOLLOWERS
+    ours, pausing, sharing = changing.FOLLOWERS
+    assert returning.missed(found, pausing) == []
     for each in found["returns"]:
         if each["policy"] == sharing:
             assert each["n_back"] == found["n_runs"] == returning.N_RUNS
