@@ -181,7 +181,7 @@ def test_a_coin_never_shows_what_has_no_chance_also_where_rounding_decides_on_th
     fallen_back = False
     for u in (0.0, 0.05, 0.5, 0.9, 1.0 - 2.0**-53):
         buffer = layout.start(Sided(), n_arms)
-        arm, probability, coin = select(buffer, n_arms, u, -1, 0.0, np.empty(0))
+        arm, probability, coin = select(buffer, n_arms, u, -1, np.empty(0))
         p = uniform(n_arms)
         assert (arm, probability, coin) == (draw(p, u), p[arm], int(arm == 0))
         fallen_back |= arm == 0 and u > p[0]
@@ -207,7 +207,7 @@ def test_what_is_left_of_a_draw_is_counted_from_where_its_arm_begins() -> None:
             u = begin + rest * p
             assert rest_of([0.25, 0.25, 0.5], u, arm) == rest
             buffer = layout_of(Even()).start(Even(), 3)
-            assert select(buffer, 3, u, -1, 0.0, np.empty(0)) == (arm, p, int(rest < 0.5))
+            assert select(buffer, 3, u, -1, np.empty(0)) == (arm, p, int(rest < 0.5))
 
 
 def test_among_some_arms_the_coin_is_that_of_the_account() -> None:
