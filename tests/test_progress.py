@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from concurrent.futures import CancelledError
 
@@ -33,6 +35,21 @@ def run(clock: Clock, seconds: float, shown: bool | None) -> None:
         for _ in range(10):
             clock.now += seconds / 10
             bar.advance(1)
+
+
+def test_a_signal_at_the_moment_a_bar_is_drawn_leaves_the_line_clean(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(io.StringIO):
+        def flush(self) -> None:
+            if self.getvalue().count("working") == 1 and not self.getvalue().endswith("\r\x1b[K"):
+                raise KeyboardInterrupt
+
+    screen = Interrupted()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with pytest.raises(KeyboardInterrupt):
+        run(clock, 20.0, True)
+    assert "working" in screen.getvalue() and screen.getvalue().endswith("\r\x1b[K")
 
 
 def test_a_bar_shows_the_share_the_rate_and_the_time_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,8 +81,8 @@ class Progress:
         share = self._done / self._total if self._total else 1.0
         bar = "█" * round(_WIDTH * share)
         line = f"\r\x1b[K{self._label} {bar:░<{_WIDTH}} {share:4.0%}{self._pace()}"
+        self._drawn = True  # first, since a signal may come when the line is there
         print(line, end="", file=sys.stderr, flush=True)
-        self._drawn = True
 
     def _sample(self, now: float) -> None:
         span = max(_AT_LEAST, (now - self._start) / 3.0)
